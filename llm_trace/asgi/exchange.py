@@ -1,0 +1,339 @@
+"""One HTTP exchange, watched: messages pass unchanged, at once, in order, and leave stamps.
+
+`send` is the hot path: after the first token a chunk costs one clock read, one bounded look at its
+bytes and one bucket. Our own faults are contained; the app's and the server's pass untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from llm_trace import context
+from llm_trace import semconv as s
+from llm_trace.asgi.body import BodyCopy, model_of, request_facts
+from llm_trace.asgi.gaps import GapCounter
+from llm_trace.asgi.routes import Routes, template
+from llm_trace.asgi.sse import Seen, TokenDetector, framing_of
+from llm_trace.asgi.types import ASGIApp, Message, Receive, Scope, Send
+from llm_trace.core import faults
+from llm_trace.core.dispatch import Dispatch
+from llm_trace.core.freeze import Answer, freeze
+from llm_trace.core.outcome import Ending
+from llm_trace.core.record import HttpFacts
+from llm_trace.core.timeline import PROPAGATED, Timeline
+from llm_trace.core.usage import Usage
+from llm_trace.settings import Settings
+
+MARK: Final = "llm_trace"
+"""The scope key of the request's timeline: an inner copy of the middleware steps aside."""
+
+_TERMINATED: Final = Seen.FINISH | Seen.END | Seen.ERROR
+_GENERATED: Final = Seen.TOKEN | Seen.ROLE
+
+
+class Exchange:
+    """The state of one request between the server and the app."""
+
+    __slots__ = (
+        "_bits",
+        "_client_gone",
+        "_detector",
+        "_dispatch",
+        "_exception",
+        "_feed",
+        "_first_byte",
+        "_gaps",
+        "_hidden",
+        "_json",
+        "_model",
+        "_now",
+        "_operation",
+        "_receive",
+        "_request",
+        "_request_body",
+        "_routes",
+        "_scope",
+        "_send",
+        "_settings",
+        "_status",
+        "_trailers",
+        "_watch",
+        "timeline",
+    )
+
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        settings: Settings,
+        routes: Routes,
+        dispatch: Dispatch,
+        timeline: Timeline,
+    ) -> None:
+        self.timeline = timeline
+        self._now = timeline.clock.monotonic_ns
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._settings = settings
+        self._routes = routes
+        self._dispatch = dispatch
+        self._operation = routes.operation(scope["path"])
+        self._model: str | None = None
+        self._request: Mapping[str, object] = {}
+        self._request_body: BodyCopy | None = BodyCopy(settings.max_body_bytes)
+        self._json: BodyCopy | None = None
+        self._detector: TokenDetector | None = None
+        self._feed: Callable[[bytes], int] = _nothing
+        self._gaps: GapCounter | None = None
+        self._bits = self._status = self._first_byte = 0
+        self._client_gone = self._hidden = self._trailers = False
+        self._exception: BaseException | None = None
+        self._watch: Callable[[Message], None] = self._unstarted
+
+    async def run(self, app: ASGIApp) -> None:
+        """Run `app` with its messages watched; what it raises is recorded and raised again."""
+        dispatch, timeline = self._dispatch, self.timeline
+        identity = timeline.identity
+        token = context.enter(timeline)
+        active = dispatch.tracer.activate(identity) if identity else None
+        dispatch.live.add(timeline)
+        try:
+            await app(self._scope, self.receive, self.send)
+        except BaseException as error:
+            self._exception = error
+            raise
+        finally:
+            self._finish(self._now(), complete=False)
+            dispatch.tracer.deactivate(active)
+            context.leave(token)
+
+    async def receive(self) -> Message:
+        """The server's next message, for the app; we never ask for one ourselves."""
+        message = await self._receive()
+        try:
+            self._received(message)
+        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+            faults.contain("receive", error)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """The app's message, to the server, before we look at it."""
+        try:
+            await self._send(message)
+        except OSError:
+            self._client_gone = True
+            raise
+        try:
+            self._watch(message)
+        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+            faults.contain("send", error)
+
+    def _received(self, message: Message) -> None:
+        if message["type"] == "http.disconnect":
+            self._client_gone = self._client_gone or not self.timeline.closed
+        elif self._request_body is not None:
+            self._request_body.feed(message.get("body", b""))
+            if not message.get("more_body", False):
+                self.timeline.body_complete = self._now()
+                self._read_request(self._request_body)
+                self._request_body = None
+
+    def _read_request(self, body: BodyCopy) -> None:
+        document = body.document()
+        if document is not None:
+            self._model = model_of(document)
+            self._request = request_facts(document)
+
+    # --- the response, by the state that it is in ---------------------------------------------
+
+    def _unstarted(self, message: Message) -> None:
+        """Before `http.response.start`."""
+        if message["type"] != "http.response.start":
+            return
+        self._status = message["status"]
+        self._trailers = message.get("trailers", False)
+        headers = {name.lower(): value for name, value in message.get("headers", ())}
+        content_type = headers.get(b"content-type", b"").decode("latin-1")
+        self._hidden = headers.get(b"content-encoding", b"identity") != b"identity"
+        self._choose_watch(content_type)
+
+    def _choose_watch(self, content_type: str) -> None:
+        framing = framing_of(content_type)
+        if framing == "text" and not (self._operation or self.timeline.calls):
+            framing = None  # any text is a token only where a generation is declared
+        self._watch = self._plain_body
+        if framing is not None and not self._hidden:
+            self._detector = TokenDetector(framing)
+            self._feed = self._detector.feed
+            self._watch = self._stream_body
+        elif framing is None and "json" in content_type and not self._hidden:
+            self._json = BodyCopy(self._settings.max_body_bytes)
+
+    def _plain_body(self, message: Message) -> None:
+        """An answer in one piece, or one whose tokens cannot be seen."""
+        now = self._now()
+        body = message.get("body", b"")
+        if body:
+            self._first_byte = self._first_byte or now
+            if self._json is not None:
+                self._json.feed(body)
+        self._look_for_end(message, now)
+
+    def _stream_body(self, message: Message) -> None:
+        """A stream before its second token-bearing chunk."""
+        now = self._now()
+        body = message.get("body", b"")
+        if body:
+            self._first_byte = self._first_byte or now
+            self._saw(self._feed(body), now)
+        self._look_for_end(message, now)
+
+    def _decoding(self, message: Message) -> None:
+        """The hot path: a chunk after the first token."""
+        now = self._now()
+        seen = self._feed(message.get("body", b""))
+        timeline = self.timeline
+        if seen & Seen.TOKEN and timeline.first_answer_sent:
+            self._gaps.add(now - timeline.last_token_sent)  # type: ignore[union-attr]
+            timeline.last_token_sent = now
+            self._bits |= seen
+        elif seen:
+            self._saw(seen, now)
+        if not message.get("more_body", False):
+            self._look_for_end(message, now)
+
+    def _saw(self, seen: int, now: int) -> None:
+        self._bits |= seen
+        if not seen & Seen.TOKEN:
+            return
+        timeline = self.timeline
+        if not timeline.first_token_sent:
+            timeline.first_token_sent = now
+            self._gaps = GapCounter()
+            self._watch = self._decoding
+        elif self._gaps is not None:
+            self._gaps.add(now - timeline.last_token_sent)
+        if seen & Seen.ANSWER:
+            timeline.first_answer_sent = timeline.first_answer_sent or now
+        timeline.last_token_sent = now
+
+    def _look_for_end(self, message: Message, now: int) -> None:
+        kind = message["type"]
+        if kind == "http.response.body":
+            over = not message.get("more_body", False) and not self._trailers
+        elif kind == "http.response.trailers":
+            over = not message.get("more_trailers", False)
+        else:
+            over = kind == "http.response.pathsend"
+        if over:
+            self._finish(now, complete=not self._client_gone)
+
+    # --- the end, once ------------------------------------------------------------------------
+
+    def _finish(self, now: int, *, complete: bool) -> None:
+        if self.timeline.closed:
+            return
+        self._dispatch.live.discard(self.timeline)
+        try:
+            record = freeze(self.timeline, self._answer(now, complete=complete), now)
+            if record is not None:
+                self._dispatch.deliver(record)
+        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+            faults.contain("finish", error)
+        finally:
+            self.timeline.closed = True
+
+    def _answer(self, now: int, *, complete: bool) -> Answer:
+        detector = self._detector
+        if detector is not None:
+            self._saw(detector.close(), now)
+        streamed = detector is not None or (
+            self._hidden and bool(self._request.get(s.REQUEST_STREAM))
+        )
+        timeline = self.timeline
+        operation = self._operation
+        if operation is None and self._bits & Seen.TOKEN:
+            operation = "chat"
+        usage, response = self._response()
+        return Answer(
+            ending=self._ending(complete=complete),
+            http=self._http(),
+            operation=operation,
+            model=self._model,
+            provider=self._settings.provider,
+            streamed=streamed,
+            tokens_observable=not self._hidden,
+            usage=usage,
+            request=self._request,
+            response=response,
+            gaps=self._gaps.freeze(timeline.last_token_sent - timeline.first_token_sent)
+            if self._gaps
+            else None,
+            cached_share=self._settings.cached_share,
+        )
+
+    def _ending(self, *, complete: bool) -> Ending:
+        detector = self._detector
+        error = detector.facts.error_type if detector and self._bits & Seen.ERROR else None
+        return Ending(
+            status=self._status,
+            complete=complete,
+            client_gone=self._client_gone,
+            exception=self._exception,
+            stream_error=error,
+            unterminated=bool(self._bits & _GENERATED and not self._bits & _TERMINATED)
+            and detector is not None
+            and detector.framing != "text",
+        )
+
+    def _response(self) -> tuple[Usage, dict[str, object]]:
+        detector = self._detector
+        if detector is None and self._json is not None and (document := self._json.document()):
+            detector = TokenDetector("ndjson")
+            detector.read(document)
+        if detector is None:
+            return Usage(), {}
+        facts = detector.facts
+        response: dict[str, object] = {
+            s.RESPONSE_ID: facts.response_id,
+            s.RESPONSE_MODEL: facts.response_model,
+            s.RESPONSE_FINISH_REASONS: tuple(facts.finish_reasons) or None,
+        }
+        if self._detector is not None and self._first_byte:
+            elapsed = self._first_byte - self.timeline.received
+            response[s.RESPONSE_TIME_TO_FIRST_CHUNK] = elapsed / 1e9
+        return Usage(*facts.usage) if facts.usage else Usage(), response
+
+    def _http(self) -> HttpFacts:
+        scope = self._scope
+        return HttpFacts(
+            method=scope["method"],
+            path=scope["path"],
+            route=template(scope),
+            scheme=scope.get("scheme", "http"),
+            server=scope.get("server"),
+            status=self._status,
+        )
+
+
+def _nothing(_body: bytes) -> int:
+    return 0
+
+
+def rewrite_headers(scope: Scope, timeline: Timeline) -> None:
+    """Make the request's own trace headers name our span, so that inner spans are our children."""
+    if timeline.identity is None:
+        return
+    kept = [pair for pair in scope["headers"] if pair[0] not in PROPAGATED]
+    for name, value in timeline.headers().items():
+        kept.append((name.encode("latin-1"), value.encode("latin-1")))
+    scope["headers"] = kept
+
+
+def state_of(scope: Scope) -> Any:
+    """The timeline of this scope's request, or None before the middleware saw it."""
+    return scope.get(MARK)

@@ -1,0 +1,76 @@
+"""The ASGI middleware: configuration only; every request gets an `Exchange` of its own."""
+
+from __future__ import annotations
+
+from llm_trace.asgi.exchange import MARK, Exchange, rewrite_headers
+from llm_trace.asgi.lifespan import flush_at_shutdown
+from llm_trace.asgi.routes import Routes
+from llm_trace.asgi.types import ASGIApp, Receive, Scope, Send
+from llm_trace.core import engines, faults
+from llm_trace.core.clock import SYSTEM, Clock
+from llm_trace.core.dispatch import Dispatch
+from llm_trace.core.timeline import Timeline
+from llm_trace.settings import Settings
+
+
+class LedgerMiddleware:
+    """Watches HTTP requests for a `Dispatch`; other scopes pass with the very same callables.
+
+    Args:
+        app: The ASGI app.
+        settings: Checked settings.
+        dispatch: Where records go.
+        clock: Where time comes from.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, settings: Settings, dispatch: Dispatch, clock: Clock = SYSTEM
+    ) -> None:
+        self.app = app
+        self._settings = settings
+        self._dispatch = dispatch
+        self._clock = clock
+        self._routes = Routes(settings.routes, tuple(settings.quiet_paths))
+        self._met_engines = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one scope."""
+        if scope["type"] == "lifespan":
+            flush_at_shutdown(scope, self._dispatch.flush)
+        if scope["type"] != "http" or MARK in scope or self._routes.is_quiet(scope):
+            await self.app(scope, receive, send)
+            return
+        exchange = self._exchange(scope, receive, send)
+        if exchange is None:
+            await self.app(scope, receive, send)
+        else:
+            await exchange.run(self.app)
+
+    def _exchange(self, scope: Scope, receive: Receive, send: Send) -> Exchange | None:
+        try:
+            if not self._met_engines:
+                self._met_engines = True
+                engines.meet(scope)
+            return self._begin(scope, receive, send)
+        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+            faults.contain("begin", error)
+            return None
+
+    def _begin(self, scope: Scope, receive: Receive, send: Send) -> Exchange:
+        tracer = self._dispatch.tracer
+        timeline = Timeline(self._clock, scope["headers"], tracer)
+        name = f"{scope['method']} {scope['path']}"
+        timeline.identity = tracer.begin(scope["headers"], name)
+        exchange = Exchange(
+            scope,
+            receive,
+            send,
+            settings=self._settings,
+            routes=self._routes,
+            dispatch=self._dispatch,
+            timeline=timeline,
+        )
+        scope[MARK] = timeline
+        if self._settings.rewrite_traceparent:
+            rewrite_headers(scope, timeline)
+        return exchange

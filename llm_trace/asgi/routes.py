@@ -1,0 +1,67 @@
+"""Which requests are generations, which are quiet, and what a route is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any, Final
+
+from llm_trace.asgi.types import Scope
+
+QUIET_METHODS: Final = frozenset({"OPTIONS", "HEAD", "TRACE"})
+
+OPERATIONS: Final[Mapping[str, str]] = {
+    "/chat/completions": "chat",
+    "/v1/responses": "chat",
+    "/v1/messages": "chat",
+    "/api/chat": "chat",
+    "/v1/completions": "text_completion",
+    "/api/generate": "text_completion",
+    "/generate": "text_completion",
+    ":generateContent": "generate_content",
+    ":streamGenerateContent": "generate_content",
+    "/embeddings": "embeddings",
+    "/api/embed": "embeddings",
+    "/pooling": "embeddings",
+    "/classify": "embeddings",
+    "/score": "embeddings",
+    "/rerank": "embeddings",
+}
+"""Path suffixes that engines and gateways agree on, and their `gen_ai.operation.name`."""
+
+
+class Routes:
+    """The settings' view of paths; looks each path up once and remembers a bounded number."""
+
+    def __init__(self, extra: Mapping[str, str], quiet: tuple[str, ...]) -> None:
+        suffixes = {**OPERATIONS, **extra}
+
+        @lru_cache(maxsize=1024)
+        def look_up(path: str) -> tuple[bool, str | None]:
+            if any(fnmatchcase(path, pattern) for pattern in quiet):
+                return True, None
+            matches = (suffix for suffix in suffixes if path.endswith(suffix))
+            longest = max(matches, key=len, default=None)
+            return False, suffixes[longest] if longest else None
+
+        self._look_up = look_up
+
+    def is_quiet(self, scope: Scope) -> bool:
+        """Whether a request is a probe, a preflight or a scrape: out of the way entirely."""
+        return scope["method"] in QUIET_METHODS or self._look_up(scope["path"])[0]
+
+    def operation(self, path: str) -> str | None:
+        """`gen_ai.operation.name` of a path, or None when only the request itself can tell."""
+        return self._look_up(path)[1]
+
+
+def template(scope: Scope) -> str | None:
+    """The route's template under its mounts, without a proxy's prefix; known after routing."""
+    route: Any = scope.get("route")
+    path = getattr(route, "path", None)
+    if not isinstance(path, str):
+        return None
+    base = scope.get("app_root_path")
+    mounted = scope.get("root_path", "")[len(base) :] if isinstance(base, str) else ""
+    return f"{mounted}{path}"

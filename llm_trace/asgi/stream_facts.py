@@ -1,0 +1,139 @@
+"""What a token stream said about itself: the bits, the usage and the words worth keeping.
+
+Every value here comes from a response body, so it is hostile until checked: strings are capped
+and made encodable, numbers are counts or nothing. This module knows no dialect and no framing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Seen", "StreamFacts", "Usage", "as_count", "as_dict", "as_list", "as_word"]
+
+WORD_LIMIT: Final = 64
+NAME_LIMIT: Final = 256
+REASONS_LIMIT: Final = 16
+
+# Counts are exported as signed 64-bit integers, also when three of them were added up.
+_COUNT_LIMIT: Final = 2**60
+
+
+class Seen:
+    """Bits that `TokenDetector.feed` returns; plain ints, as IntFlag costs too much a chunk."""
+
+    TOKEN = 1
+    """Generated content of any kind: text, reasoning, refusal, tool-call or audio delta."""
+    ANSWER = 2
+    """A token that is not reasoning; always together with TOKEN."""
+    REASONING = 4
+    """A reasoning token; always together with TOKEN."""
+    TOOL_CALL = 8
+    """A part of a tool call; always together with TOKEN and ANSWER."""
+    ROLE = 16
+    """A role-only or empty delta, or an event that opens a response or one of its parts."""
+    USAGE = 32
+    """Token counts."""
+    FINISH = 64
+    """The reason why generation stopped."""
+    ERROR = 128
+    """An error in place of content."""
+    END = 256
+    """The terminator: [DONE], message_stop, response.completed, "done": true."""
+    COMMENT = 512
+    """A comment, ping or keep-alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts as the server reported them; None is "not said".
+
+    `input_tokens` includes cached ones in every dialect (Anthropic reports them apart; they are
+    added), and `output_tokens` includes reasoning.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+    def updated(self, later: Usage) -> Usage:
+        """Return the counts of `later`, with these where it says nothing."""
+        return Usage(
+            self.input_tokens if later.input_tokens is None else later.input_tokens,
+            self.output_tokens if later.output_tokens is None else later.output_tokens,
+            self.cached_tokens if later.cached_tokens is None else later.cached_tokens,
+            self.reasoning_tokens if later.reasoning_tokens is None else later.reasoning_tokens,
+        )
+
+
+class StreamFacts:
+    """What is known of one stream so far; bounded, and written by its detector only.
+
+    Attributes:
+        usage: Token counts; the last non-null value of each wins.
+        finish_reasons: The first 16 reasons, in order, at most 64 characters each.
+        error_type: Type or code of the first error, at most 64 characters; never its message.
+        response_id: The first id seen, at most 256 characters.
+        response_model: The first model name seen, at most 256 characters.
+        token_events: Events that carried a token, whatever the number of choices in them.
+        malformed: Events that claimed data and could not be understood.
+    """
+
+    __slots__ = (
+        "error_type",
+        "finish_reasons",
+        "malformed",
+        "response_id",
+        "response_model",
+        "token_events",
+        "usage",
+    )
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self.finish_reasons: list[str] = []
+        self.error_type: str | None = None
+        self.response_id: str | None = None
+        self.response_model: str | None = None
+        self.token_events = 0
+        self.malformed = 0
+
+    def add_usage(self, usage: Usage) -> None:
+        """Take over every count that `usage` has."""
+        self.usage = usage if self.usage is None else self.usage.updated(usage)
+
+    def add_reason(self, reason: str) -> None:
+        """Append a finish reason while there is room."""
+        if len(self.finish_reasons) < REASONS_LIMIT:
+            self.finish_reasons.append(reason)
+
+    def identify(self, source: dict[str, object]) -> None:
+        """Take id and model from `source` where none is known yet."""
+        if self.response_id is None:
+            self.response_id = as_word(source.get("id"), NAME_LIMIT)
+        if self.response_model is None:
+            self.response_model = as_word(source.get("model"), NAME_LIMIT)
+
+
+def as_word(value: object, limit: int = WORD_LIMIT) -> str | None:
+    """Return a non-empty string cut to `limit` characters, anything else as None."""
+    if type(value) is not str or not value:
+        return None
+    # JSON can spell lone surrogates, which no exporter can encode.
+    return value[:limit].encode("utf-8", "replace").decode()
+
+
+def as_count(value: object) -> int | None:
+    """Return a plausible count of tokens, anything else (bool, float, negative) as None."""
+    return value if type(value) is int and 0 <= value < _COUNT_LIMIT else None
+
+
+def as_dict(value: object) -> dict[str, object]:
+    """Return a JSON object, anything else as an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """Return a JSON array, anything else as an empty one."""
+    return value if isinstance(value, list) else []

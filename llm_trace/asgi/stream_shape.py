@@ -1,0 +1,136 @@
+"""The usual token event of a stream, learned from one that was read in full.
+
+Within a stream, token events differ in the content string and little else. So the bytes before
+and after that string are remembered, and an event is usual if it has the same bytes around a
+string that is not empty and has no bare quote: then nothing between the two can leave the JSON
+string, and the event says what the learned one said, with other content. No JSON is decoded.
+Whatever does not fit is read in full, so a shape may miss tokens but does not invent them. (A line
+end inside of a string is not JSON; a server that sends one has still sent a token.)
+
+Three things may vary besides:
+
+- digits outside of the content (`sequence_number`, `created`, timestamps) and blanks (padding):
+  the loose shape compares with both deleted, from the event too. No JSON escape loses its second
+  character by that;
+- OpenAI's `"obfuscation":"<random>"`, a second string at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["Shape", "loosened"]
+
+_QUOTE: Final = ord('"')
+_ESCAPED: Final = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
+_LOOSE: Final = b"0123456789 "
+_PADDING_KEY: Final = b'"obfuscation":'
+
+# A request in flight may cost 4 KiB, of which two copies of a shape take the half.
+_EVENT_LIMIT: Final = 1024
+
+
+def loosened(data: bytes) -> bytes:
+    """Return `data` without digits and blanks, for a loose shape to look at."""
+    return data.translate(None, _LOOSE)
+
+
+class Shape:
+    """Fixed bytes around one content string and, perhaps, one padding string.
+
+    Attributes:
+        head: From the start of the event up to and including the quote that opens the content.
+        tail: From the quote that closes the content up to the end of the event, or up to the
+            quote that opens the padding.
+        end: What follows the quote that closes the padding; empty if there is no padding.
+        bits: What such an event is, in bits of `Seen`.
+        before: Where the head lies in an event without padding.
+        between: Where the content lies.
+        after: Where the tail lies.
+        two: Bytes that two usual events have at least.
+    """
+
+    __slots__ = ("after", "before", "between", "bits", "end", "head", "tail", "two")
+
+    def __init__(self, head: bytes, tail: bytes, end: bytes, bits: int) -> None:
+        self.head = head
+        self.tail = tail
+        self.end = end
+        self.bits = bits
+        self.before = slice(0, len(head))
+        self.between = slice(len(head), -len(tail))
+        self.after = slice(-len(tail), None)
+        self.two = 2 * (len(head) + len(tail))
+
+    @classmethod
+    def learned(cls, event: bytes, key: str, content: str, bits: int) -> Shape | None:
+        """Learn from `event`, whose only content string lies under `key`.
+
+        Returns None if the string is not spelled plainly (escapes, invalid UTF-8), if the bytes
+        leave any doubt where it lies, or if the event is too long to be kept.
+        """
+        start = _start_of_string(event, key.encode())
+        plain = content.encode("utf-8", "replace") + b'"'
+        if start < 0 or len(event) > _EVENT_LIMIT or not event.startswith(plain, start):
+            return None
+        head, tail = event[:start], event[start + len(plain) - 1 :]
+        return cls(head, *_without_padding(tail), bits)
+
+    def loose(self) -> Shape:
+        """Return this shape without digits and blanks."""
+        return Shape(loosened(self.head), loosened(self.tail), loosened(self.end), self.bits)
+
+    def fits(self, event: bytes) -> bool:
+        """Say whether `event` is usual."""
+        if self.end:
+            event, _, end = event.rpartition(b'"')
+            if end != self.end:
+                return False
+            event = event.rpartition(b'"')[0]
+        if event[self.before] != self.head or event[self.after] != self.tail:
+            return False
+        content = event[self.between]
+        return bool(content) and (_QUOTE not in content or _is_escaped(content))
+
+    def count(self, data: bytes) -> int:
+        """Return how many usual events without padding `data` consists of, 0 if of other things."""
+        if self.end:
+            return 0
+        head, tail = self.head, self.tail
+        head_size, tail_size, size = len(head), len(tail), len(data)
+        events = start = 0
+        while start < size:
+            begin = start + head_size
+            close = data.find(_QUOTE, begin)
+            stop = close + tail_size
+            if close <= begin or data[start:begin] != head or data[close:stop] != tail:
+                return 0
+            events += 1
+            start = stop
+        return events
+
+
+def _is_escaped(content: bytes) -> bool:
+    """Say whether all quotes in `content` are escaped."""
+    if len(content) > _EVENT_LIMIT or not content[: content.find(_QUOTE)].endswith(b"\\"):
+        return False
+    return _ESCAPED.fullmatch(content) is not None
+
+
+def _start_of_string(event: bytes, key: bytes) -> int:
+    """Return where the string under `key` begins, -1 unless there is exactly one such key."""
+    # Spelled as JSON encoders do, with or without a blank. Inside of a string the quotes of such a
+    # mark would be escaped, so a mark is a key.
+    tight, wide = b'"' + key + b'":"', b'"' + key + b'": "'
+    if event.count(tight) + event.count(wide) != 1:
+        return -1
+    start = event.find(tight)
+    return start + len(tight) if start >= 0 else event.find(wide) + len(wide)
+
+
+def _without_padding(tail: bytes) -> tuple[bytes, bytes]:
+    """Return `tail` up to its padding and what follows the padding, if that is its last string."""
+    rest, quote, end = tail.rpartition(b'"')
+    kept, _, _ = rest.rpartition(b'"')
+    return (kept, end) if quote and kept.endswith(_PADDING_KEY) else (tail, b"")

@@ -1,0 +1,125 @@
+"""The `llm-trace` command: a table of subcommands, and errors as sentences."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from llm_trace._version import __version__
+from llm_trace.errors import LlmTraceError, MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+FAULT: Final = 2
+INTERRUPTED: Final = 130
+
+
+class Command(NamedTuple):
+    """One subcommand: what it is for, its arguments, and where its code lies."""
+
+    name: str
+    help: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    module: str
+    function: str
+    extra: str | None = None
+    """The extra that holds the packages it imports."""
+    needs: tuple[str, ...] = ()
+    """Those packages."""
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:  # noqa: PLR2004 - the numbers say it
+        raise argparse.ArgumentTypeError(f"{text} is no port: use 1 to 65535, or 0 for a free one")
+    return port
+
+
+def _up_to(limit: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text)
+        if not 1 <= value <= limit:
+            raise argparse.ArgumentTypeError(f"{text} is out of range: use 1 to {limit}")
+        return value
+
+    return number
+
+
+def _demo_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--json", action="store_true", help="print machine-readable results")
+    add("--keep", action="store_true", help="keep everything running until Ctrl-C")
+    add("--simulate", action="store_true", help="use a simulated engine even where vLLM is")
+    add("--vllm-python", metavar="PATH", help="a Python that has vLLM and llm_trace")
+    add("--model", type=Path, metavar="DIR", help="a model for vLLM; default: a tiny random one")
+    add("--requests", type=_up_to(500), default=12, metavar="N", help="of each class (default 12)")
+    add("--concurrency", type=_up_to(64), default=12, metavar="N", help="at once (default 12)")
+    add("--max-tokens", type=_up_to(512), default=32, metavar="N", help="per answer (default 32)")
+    for name in ("app", "engine", "receiver"):
+        add(f"--{name}-port", type=_port, default=0, metavar="PORT", help="default: a free one")
+
+
+COMMANDS: Final = (
+    Command(
+        "demo",
+        "a RAG app on vLLM under load: where the time to first token goes",
+        _demo_arguments,
+        "llm_trace.demo.run",
+        "demo",
+        "demo",
+        ("fastapi", "httpx", "uvicorn"),
+    ),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a subcommand; what goes wrong on the user's side is one sentence and status 2."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help()
+        return 0
+    try:
+        return _load(args.command)(args)
+    except LlmTraceError as fault:
+        sys.stderr.write(f"llm-trace: {fault}\n")
+        return FAULT
+    except KeyboardInterrupt:
+        sys.stderr.write("\nllm-trace: interrupted\n")
+        return INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="llm-trace", description="Says which wait made the first token slow."
+    )
+    parser.add_argument("--version", action="version", version=f"llm-trace {__version__}")
+    parser.set_defaults(command=None)
+    subparsers = parser.add_subparsers(metavar="COMMAND")
+    for command in COMMANDS:
+        one = subparsers.add_parser(command.name, help=command.help, description=command.help)
+        command.arguments(one)
+        one.set_defaults(command=command)
+    return parser
+
+
+def _load(command: Command) -> Callable[[argparse.Namespace], int]:
+    missing = [name for name in command.needs if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(
+            f"`llm-trace {command.name}` needs {', '.join(missing)}: "
+            f"pip install 'llm-trace[{command.extra}]'"
+        )
+    function: Callable[[argparse.Namespace], int] = getattr(
+        importlib.import_module(command.module), command.function
+    )
+    return function
+
+
+if __name__ == "__main__":
+    sys.exit(main())

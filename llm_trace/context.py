@@ -1,0 +1,233 @@
+"""The app's voice: what code inside a request can say about it.
+
+Everything works in sync and async code, in threads that carry the context, in streaming generators,
+and outside any request, where it does nothing. Knows the timeline; does not know who listens.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, suppress
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
+
+from llm_trace import semconv as s
+from llm_trace.core import faults
+from llm_trace.core.engine_call import EngineCall
+from llm_trace.core.interval import Interval
+from llm_trace.core.timeline import NO_REQUEST, Timeline
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_RESERVED: Final = frozenset(s.PHASES) - {s.RETRIEVAL, s.MODEL_LOAD}
+
+_request: ContextVar[Timeline] = ContextVar("llm_trace_request", default=NO_REQUEST)
+_interval: ContextVar[Interval | None] = ContextVar("llm_trace_interval", default=None)
+
+
+def enter(timeline: Timeline) -> Token[Timeline]:
+    """Make `timeline` the current request of this context; for the middleware."""
+    return _request.set(timeline)
+
+
+def leave(token: Token[Timeline]) -> None:
+    """Undo `enter`, in the same context; for the middleware."""
+    _request.reset(token)
+
+
+def current() -> Timeline:
+    """The live request, or a handle that does nothing outside one."""
+    return _request.get()
+
+
+def admitted() -> None:
+    """Say that the app accepted the request: auth, limits and validation are done."""
+    current().admit()
+
+
+def annotate(**attributes: object) -> None:
+    """Put `attributes` on the request's root span; on equal keys the last wins."""
+    current().annotate(attributes)
+
+
+def headers() -> dict[str, str]:
+    """Headers to send to an upstream, so that its spans become children of where we are now."""
+    interval = _interval.get()
+    return current().headers(interval.span_id if interval else 0)
+
+
+def engine_call(operation: str, model: str, **attributes: object) -> EngineCall:
+    """A context manager around one call of an engine; entering it is the hand-off.
+
+    Args:
+        operation: `gen_ai.operation.name`, such as `chat` or `text_completion`.
+        model: The model asked for.
+        **attributes: More attributes for the call's span.
+    """
+    return EngineCall(current(), operation, model, attributes=attributes)
+
+
+def bind(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, to be run in another thread as part of this request.
+
+    `asyncio.to_thread` carries the context by itself; `loop.run_in_executor` and thread pools
+    need this.
+    """
+    context = contextvars.copy_context()
+
+    @functools.wraps(function)
+    def bound(*args: P.args, **kwargs: P.kwargs) -> R:
+        return context.copy().run(function, *args, **kwargs)
+
+    return bound
+
+
+class Phase:
+    """One named stretch of app time: `with`, `async with`, or a decorator."""
+
+    __slots__ = ("_active", "_inside", "_interval", "_name", "_timeline", "attributes")
+
+    def __init__(self, name: str, attributes: dict[str, object]) -> None:
+        self._name = name
+        self.attributes = attributes
+        self._interval: Interval | None = None
+        self._timeline = NO_REQUEST
+        self._inside: Token[Interval | None] | None = None
+        self._active: object = None
+
+    def set(self, **attributes: object) -> None:
+        """Add attributes to the phase's span, such as how many documents were found."""
+        self.attributes.update(attributes)
+
+    def __enter__(self) -> Self:
+        timeline = self._timeline = current()
+        outer = _interval.get()
+        parent = outer.span_id if outer else 0
+        interval = timeline.open_interval(self._name, self.attributes, parent)
+        self._interval = interval
+        self._inside = _interval.set(interval)
+        if timeline.identity is not None:
+            self._active = timeline.tracer.activate(timeline.identity, interval.span_id)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._interval is None or self._inside is None:
+            return
+        self._timeline.close_interval(self._interval, error)
+        self._timeline.tracer.deactivate(self._active)
+        _reset(self._inside)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Time every run of `function`: plain, coroutine, generator or async generator."""
+        for is_kind, wrap in _WRAPPERS:
+            if is_kind(function):
+                return cast("Callable[P, R]", functools.wraps(function)(wrap(self, function)))
+        return functools.wraps(function)(_wrap_function(self, function))
+
+    def _again(self) -> Phase:
+        return Phase(self._name, dict(self.attributes))
+
+
+def _reset(token: Token[Any]) -> None:
+    """Reset `token`, or leave it: a generator may be closed from another context."""
+    with suppress(ValueError):
+        token.var.reset(token)
+
+
+def _wrap_function(phase: Phase, function: Callable[..., Any]) -> Callable[..., Any]:
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        with phase._again():  # noqa: SLF001 - the same concept
+            return function(*args, **kwargs)
+
+    return timed
+
+
+def _wrap_coroutine(phase: Phase, function: Callable[..., Any]) -> Callable[..., Any]:
+    async def timed(*args: Any, **kwargs: Any) -> Any:
+        with phase._again():  # noqa: SLF001
+            return await function(*args, **kwargs)
+
+    return timed
+
+
+def _wrap_generator(phase: Phase, function: Callable[..., Any]) -> Callable[..., Any]:
+    def timed(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        with phase._again():  # noqa: SLF001
+            return (yield from function(*args, **kwargs))
+
+    return timed
+
+
+def _wrap_async_generator(phase: Phase, function: Callable[..., Any]) -> Callable[..., Any]:
+    async def timed(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        with phase._again():  # noqa: SLF001
+            async with aclosing(function(*args, **kwargs)) as items:
+                async for item in items:
+                    yield item
+
+    return timed
+
+
+_WRAPPERS: Final = (
+    (inspect.isasyncgenfunction, _wrap_async_generator),
+    (inspect.iscoroutinefunction, _wrap_coroutine),
+    (inspect.isgeneratorfunction, _wrap_generator),
+)
+
+
+def phase(name: str, **attributes: object) -> Phase:
+    """Name a stretch of app time in the current request.
+
+    Args:
+        name: Any name that is not one of the ledger's own, such as `rerank`; metrics label it
+            only when the setting `phases` declares it. `retrieval` and `model_load` are the
+            ledger's and may be used.
+        **attributes: Attributes of its span.
+    """
+    if name in _RESERVED:
+        advice = f"phase name {name!r} is measured by llm_trace itself: choose another"
+        faults.contain("phase", ValueError(advice))
+        name = s.OTHER
+    return Phase(name, attributes)
+
+
+def retrieval(
+    data_source: str | None = None,
+    documents: int | None = None,
+    top_k: int | None = None,
+    **attributes: object,
+) -> Phase:
+    """The phase in which documents are fetched.
+
+    Args:
+        data_source: Which index or store; `gen_ai.data_source.id`.
+        documents: How many were found; usually known only inside: `set(documents=n)`.
+        top_k: How many were asked for.
+        **attributes: More attributes of its span.
+    """
+    given = {"data_source": data_source, "documents": documents, "top_k": top_k, **attributes}
+    return Phase(s.RETRIEVAL, {k: v for k, v in given.items() if v is not None})

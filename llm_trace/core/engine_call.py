@@ -1,0 +1,202 @@
+"""One call of an engine: the contract that any inference engine can speak.
+
+Entering it is the hand-off. What the engine then says of its own moments is marked here; what it
+does not say stays missing and its time is called `engine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Literal
+
+from llm_trace import semconv as s
+from llm_trace.core import faults
+from llm_trace.core.ledger import stamp
+from llm_trace.core.outcome import error_type
+from llm_trace.core.record import CallRecord
+from llm_trace.core.usage import Usage, count
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from llm_trace.core.timeline import Timeline
+
+Moment = Literal["queued", "scheduled", "preempted", "first_token", "last_token"]
+MOMENTS: Final = ("queued", "scheduled", "preempted", "first_token", "last_token")
+
+
+class EngineCall:
+    """A context manager, sync or async, around one call of an engine."""
+
+    __slots__ = (
+        "attributes",
+        "cold",
+        "error_type",
+        "finish_reason",
+        "first_token",
+        "handed_off",
+        "last_token",
+        "model",
+        "operation",
+        "parent_span_id",
+        "preempted",
+        "preemptions",
+        "queued",
+        "requeued_ns",
+        "returned",
+        "scheduled",
+        "source",
+        "span_id",
+        "timeline",
+        "tokens",
+    )
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        operation: str,
+        model: str,
+        *,
+        source: s.Source = "app",
+        attributes: Mapping[str, object] | None = None,
+    ) -> None:
+        self.timeline = timeline
+        self.operation = operation
+        self.model = model
+        self.source = source
+        self.attributes = dict(attributes or {})
+        self.span_id = self.parent_span_id = 0
+        self.handed_off = self.queued = self.scheduled = 0
+        self.first_token = self.last_token = self.returned = 0
+        self.preempted = self.preemptions = self.requeued_ns = 0
+        self.cold = False
+        self.tokens = Usage()
+        self.error_type: str | None = None
+        self.finish_reason: str | None = None
+
+    def mark(self, moment: Moment, at: float | None = None) -> None:
+        """Stamp a moment of the engine.
+
+        Args:
+            moment: `queued`, `scheduled`, `preempted`, `first_token` or `last_token`.
+                The first `queued`, `scheduled` and `first_token` win, the latest `last_token`.
+            at: Monotonic nanoseconds of this host; None means now. What is no positive number
+                is counted and left out.
+        """
+        if moment not in MOMENTS:
+            kinds = ", ".join(MOMENTS)
+            faults.contain("engine_call", ValueError(f"unknown moment {moment!r}: use {kinds}"))
+            return
+        when = self.timeline.clock.monotonic_ns() if at is None else stamp(at)
+        if not when or self.timeline.closed:
+            faults.drop("invalid_stamp" if not when else "late_mark")
+            return
+        _MARKS[moment](self, when)
+
+    def usage(
+        self,
+        *,
+        input_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        output_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
+    ) -> None:
+        """Say how many tokens the call read and wrote; None leaves what was said before."""
+        said = (input_tokens, output_tokens, cached_tokens, reasoning_tokens)
+        self.tokens = self.tokens.overlaid(Usage(*map(count, said)))
+
+    def headers(self) -> dict[str, str]:
+        """Propagation headers that make the upstream's spans children of this call.
+
+        Asking for them says that the engine is behind a wire: the call's span is CLIENT then.
+        """
+        self.source = "upstream"
+        return self.timeline.headers(self.span_id)
+
+    def begin(self) -> None:
+        """Stamp the hand-off; `with` does it."""
+        self.handed_off = self.handed_off or self.timeline.clock.monotonic_ns()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Stamp the return; `with` does it, later calls change nothing."""
+        if self.returned or self.timeline.closed:
+            return
+        self.returned = self.timeline.clock.monotonic_ns()
+        if error is not None and not isinstance(error, GeneratorExit):
+            self.error_type = error_type(error)
+
+    def __enter__(self) -> Self:
+        self.timeline.open_call(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end(error)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end(error)
+
+    def freeze(self) -> CallRecord:
+        """The call as it stands now."""
+        return CallRecord(
+            operation=self.operation,
+            model=self.model,
+            source=self.source,
+            span_id=self.span_id,
+            parent_span_id=self.parent_span_id,
+            handed_off=self.handed_off,
+            queued=self.queued,
+            scheduled=self.scheduled,
+            first_token=self.first_token,
+            last_token=self.last_token,
+            returned=self.returned,
+            usage=self.tokens,
+            preemptions=self.preemptions,
+            requeued=self.requeued_ns,
+            cold=self.cold,
+            attributes=self.attributes,
+            error_type=self.error_type,
+            finish_reason=self.finish_reason,
+        )
+
+    def _queued(self, at: int) -> None:
+        self.queued = self.queued or at
+
+    def _scheduled(self, at: int) -> None:
+        self.scheduled = self.scheduled or at
+        if self.preempted:
+            self.requeued_ns += max(0, at - self.preempted)
+            self.preempted = 0
+
+    def _preempted(self, at: int) -> None:
+        self.preemptions += 1
+        self.preempted = at
+
+    def _first_token(self, at: int) -> None:
+        self.first_token = self.first_token or at
+        self.last_token = max(self.last_token, at)
+
+    def _last_token(self, at: int) -> None:
+        self.last_token = max(self.last_token, at)
+
+
+_MARKS: Final = {
+    "queued": EngineCall._queued,  # noqa: SLF001 - the table of this class's own marks
+    "scheduled": EngineCall._scheduled,  # noqa: SLF001
+    "preempted": EngineCall._preempted,  # noqa: SLF001
+    "first_token": EngineCall._first_token,  # noqa: SLF001
+    "last_token": EngineCall._last_token,  # noqa: SLF001
+}

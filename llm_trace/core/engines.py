@@ -1,0 +1,33 @@
+"""Where engine integrations leave word that they want to see the server that they run in.
+
+An integration is loaded by its engine, often before any request; the middleware cannot import it.
+So it leaves a hook here, and the first request of each server hands the hook its ASGI scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from llm_trace.core import faults
+
+Hook = Callable[[MutableMapping[str, Any]], None]
+
+_hooks: list[Hook] = []
+
+served_models: set[str] = set()
+"""Model names that an integrated engine serves: safe metric labels."""
+
+
+def on_first_request(hook: Hook) -> None:
+    """Call `hook` with the ASGI scope of the first request that each middleware sees."""
+    _hooks.append(hook)
+
+
+def meet(scope: MutableMapping[str, Any]) -> None:
+    """Hand `scope` to every hook; a hook's fault is contained."""
+    for hook in tuple(_hooks):
+        try:
+            hook(scope)
+        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+            faults.contain("engine_hook", error)

@@ -1,0 +1,190 @@
+"""From a live timeline to its record: which call was visible, what was admitted, how it tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from llm_trace import semconv as s
+from llm_trace.core import ledger as m
+from llm_trace.core.engine_call import EngineCall
+from llm_trace.core.interval import Interval
+from llm_trace.core.ledger import Claim
+from llm_trace.core.outcome import Ending, Outcome, decide
+from llm_trace.core.record import (
+    ChunkGaps,
+    HttpFacts,
+    IntervalRecord,
+    RequestRecord,
+    StartState,
+    sum_by_phase,
+)
+from llm_trace.core.timeline import Timeline
+from llm_trace.core.usage import Usage, total
+
+CACHED_SHARE: Final = 0.8
+"""Share of cached prompt tokens from which a request counts as `cached`; block granularity means
+that 1.0 is never reached."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the HTTP exchange adds to a timeline at its end."""
+
+    ending: Ending
+    http: HttpFacts
+    operation: str | None = None
+    model: str | None = None
+    provider: str = ""
+    streamed: bool = False
+    tokens_observable: bool = True
+    usage: Usage = field(default_factory=Usage)
+    request: Mapping[str, object] = field(default_factory=dict)
+    response: Mapping[str, object] = field(default_factory=dict)
+    gaps: ChunkGaps | None = None
+    cached_share: float = CACHED_SHARE
+
+
+def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord | None:
+    """Close `timeline` at `finished` and make its record; None if it was closed before."""
+    if timeline.closed:
+        return None
+    timeline.closed = True
+    earlier, visible = split_calls(timeline.calls, timeline.first_token_sent)
+    answer.ending.handed_off = bool(timeline.calls)
+    outcome, error = decide(answer.ending)
+    streamed = answer.streamed and answer.tokens_observable
+    tiling = m.tile(
+        _moments(timeline, visible, outcome, finished),
+        _claims(timeline.intervals, earlier, finished),
+        streamed=streamed,
+        ended_early=outcome != "ok",
+    )
+    first = tiling.moments.get(m.FIRST_TOKEN_SENT)
+    usage = total(call.tokens for call in visible).overlaid(answer.usage)
+    calls = {id(call): call.freeze() for call in timeline.calls}
+    shown = first_visible(visible)
+    return RequestRecord(
+        identity=timeline.identity,
+        received=timeline.received,
+        finished=max(finished, timeline.received),
+        wall_offset=timeline.wall_offset,
+        segments=tiling.segments,
+        moments=tiling.moments,
+        moments_dropped=tiling.dropped,
+        outcome=outcome,
+        error_type=error,
+        start_state=start_state(timeline, visible, usage, answer.cached_share),
+        operation=answer.operation or (shown.operation if shown else None),
+        provider=answer.provider,
+        model=(shown.model if shown and shown.model else None) or answer.model,
+        streamed=streamed,
+        http=answer.http,
+        usage=usage,
+        request=answer.request,
+        response=answer.response,
+        attributes=timeline.attributes,
+        intervals=tuple(_close(i, finished) for i in timeline.intervals),
+        calls=tuple(calls.values()),
+        visible=calls[id(shown)] if shown else None,
+        first_answer=timeline.first_answer_sent,
+        tokens_observable=answer.tokens_observable,
+        gaps=answer.gaps,
+        phases=sum_by_phase(tiling.segments),
+        ttft_phases=sum_by_phase(tiling.segments, first) if first else {},
+    )
+
+
+def split_calls(
+    calls: Sequence[EngineCall], first_token_sent: int
+) -> tuple[list[EngineCall], list[EngineCall]]:
+    """The calls that only prepared the answer, and those whose tokens may be the visible ones.
+
+    A call that returned before a later one was handed off prepared it (query rewriting, agent
+    steps). A call handed off after the first visible token explains nothing of it.
+    """
+    before = [c for c in calls if not first_token_sent or c.handed_off <= first_token_sent]
+    if not before:
+        return [], []
+    latest = max(call.handed_off for call in before)
+    earlier = [c for c in before if c.returned and c.returned <= latest and c.handed_off < latest]
+    return earlier, [call for call in before if call not in earlier]
+
+
+def first_visible(visible: Sequence[EngineCall]) -> EngineCall | None:
+    """Of parallel calls, the one whose token came first."""
+    never = float("inf")
+    return min(visible, key=lambda c: (c.first_token or never, c.handed_off), default=None)
+
+
+def _moments(
+    timeline: Timeline, visible: Sequence[EngineCall], outcome: Outcome, finished: int
+) -> dict[str, object]:
+    given: dict[str, object] = {
+        m.RECEIVED: timeline.received,
+        m.ADMITTED: _admitted(timeline, outcome),
+        m.FIRST_TOKEN_SENT: timeline.first_token_sent,
+        m.LAST_TOKEN_SENT: timeline.last_token_sent,
+        m.FINISHED: finished,
+    }
+    call = first_visible(visible)
+    if call is not None:
+        given[m.HANDED_OFF] = call.handed_off
+        given[m.QUEUED] = call.queued
+        given[m.SCHEDULED] = call.scheduled
+        given[m.FIRST_TOKEN_ENGINE] = call.first_token
+        given[m.LAST_TOKEN_ENGINE] = max(c.last_token for c in visible)
+        given[m.RETURNED] = _returned(visible, outcome)
+    return given
+
+
+def _returned(visible: Sequence[EngineCall], outcome: Outcome) -> int:
+    """When the last of the parallel calls returned; missing where the answer was cut short."""
+    if outcome != "ok" or not all(call.returned for call in visible):
+        return 0
+    return max(call.returned for call in visible)
+
+
+def _admitted(timeline: Timeline, outcome: Outcome) -> int:
+    """When the app said so; else the first sign of it, which a rejected request never gave."""
+    if timeline.admitted or outcome == "rejected":
+        return timeline.admitted
+    signs = [timeline.body_complete]
+    signs += [interval.start for interval in timeline.intervals]
+    signs += [call.handed_off for call in timeline.calls]
+    return min((at for at in signs if at), default=0)
+
+
+def _claims(
+    intervals: Sequence[Interval], earlier: Sequence[EngineCall], finished: int
+) -> list[Claim]:
+    claims = [Claim(s.GENERATION, c.handed_off, c.returned) for c in earlier]
+    claims += [Claim(i.phase, i.start, i.end or finished) for i in intervals]
+    return claims
+
+
+def _close(interval: Interval, finished: int) -> IntervalRecord:
+    return IntervalRecord(
+        interval.phase,
+        interval.start,
+        max(interval.start, min(interval.end or finished, finished)),
+        interval.span_id,
+        interval.parent_span_id,
+        interval.attributes,
+        interval.error_type,
+    )
+
+
+def start_state(
+    timeline: Timeline, visible: Sequence[EngineCall], usage: Usage, cached_share: float
+) -> StartState:
+    """How warm the engine was for this request."""
+    if any(c.cold for c in visible) or any(i.phase == s.MODEL_LOAD for i in timeline.intervals):
+        return "cold"
+    if usage.cached_tokens is None or not usage.input_tokens:
+        return "unknown"
+    if usage.cached_tokens == 0:
+        return "warm"
+    share = usage.cached_tokens / usage.input_tokens
+    return "cached" if share >= cached_share else "partial"

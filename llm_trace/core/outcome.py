@@ -1,0 +1,94 @@
+"""How a request ended, in one place: one word of a closed set, decided once.
+
+Knows what the middleware saw of the ending; does not know how it saw it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Outcome = Literal["ok", "cancelled", "error", "rejected", "truncated", "timeout"]
+
+FAULTS: Final = frozenset({"error", "timeout"})
+"""Outcomes that make the root span's status ERROR."""
+
+CANCELS: Final = frozenset({"CancelledError", "Cancelled", "GeneratorExit"})
+"""How asyncio, trio and closed generators say that they were told to stop; by name, since neither
+library need be loaded."""
+
+TIMEOUT_STATUS: Final = frozenset({408, 504})
+UNAVAILABLE: Final = 503
+CLIENT_FAULT: Final = range(400, 500)
+SERVER_FAULT: Final = 500
+MAX_ERROR_TYPE: Final = 64
+
+
+@dataclass(slots=True)
+class Ending:
+    """What was seen of a request's end."""
+
+    status: int = 0
+    """HTTP status that was sent; 0 when no response was started."""
+    complete: bool = False
+    """The final body message was sent before the client left."""
+    client_gone: bool = False
+    """A disconnect, or an OSError from `send`, came before the final body message."""
+    exception: BaseException | None = None
+    """What the app raised before the final body message."""
+    stream_error: str | None = None
+    """`error.type` of an error event inside the stream."""
+    unterminated: bool = False
+    """A stream whose dialect has a finish or terminator ended without one."""
+    handed_off: bool = False
+    """An engine had the request."""
+
+
+def decide(ending: Ending) -> tuple[Outcome, str | None]:
+    """The outcome and, for every one but `ok` and `cancelled`, its `error.type`."""
+    if not ending.complete:
+        return _cut_short(ending)
+    if ending.stream_error is not None:
+        return _stream_failed(ending.stream_error)
+    if ending.status >= CLIENT_FAULT.start:
+        return _refused(ending)
+    if ending.unterminated:
+        return "truncated", "truncated"
+    return "ok", None
+
+
+def _cut_short(ending: Ending) -> tuple[Outcome, str | None]:
+    error = ending.exception
+    if type(error).__name__ in CANCELS or ending.client_gone:
+        return "cancelled", None
+    if error is not None:
+        kind = type(error).__name__
+        return ("timeout" if kind == "TimeoutError" else "error"), error_type(error)
+    if ending.stream_error is not None:
+        return _stream_failed(ending.stream_error)
+    return "truncated", "truncated"
+
+
+def _stream_failed(stream_error: str) -> tuple[Outcome, str]:
+    kind = stream_error[:MAX_ERROR_TYPE] or "error"
+    return ("timeout" if "timeout" in kind.lower() else "error"), kind
+
+
+def _refused(ending: Ending) -> tuple[Outcome, str]:
+    kind = str(ending.status)
+    if ending.status in TIMEOUT_STATUS:
+        return "timeout", kind
+    if ending.status in CLIENT_FAULT:
+        return "rejected", kind
+    if ending.status == UNAVAILABLE and not ending.handed_off:
+        return "rejected", kind
+    return "error", kind
+
+
+def error_type(error: BaseException) -> str:
+    """The class name of `error`, qualified unless it is a built-in, and bounded."""
+    kind = type(error)
+    name = kind.__qualname__
+    if kind.__module__ not in {"builtins", "__main__"}:
+        name = f"{kind.__module__}.{name}"
+    return name[-MAX_ERROR_TYPE:]

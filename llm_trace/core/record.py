@@ -1,0 +1,163 @@
+"""The frozen record of one finished request: the only thing that observers and diagnosis see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from llm_trace import semconv as s
+from llm_trace.core.identity import TraceIdentity
+from llm_trace.core.ledger import Segment
+from llm_trace.core.outcome import Outcome
+from llm_trace.core.usage import Usage
+
+StartState = Literal["cold", "warm", "partial", "cached", "unknown"]
+Attributes = Mapping[str, object]
+
+
+class IntervalRecord(NamedTuple):
+    """A closed interval of app time: becomes one child span, which may overlap others."""
+
+    phase: str
+    """`retrieval`, `model_load`, or the app's own name."""
+    start: int
+    end: int
+    span_id: int
+    parent_span_id: int
+    attributes: Attributes
+    error_type: str | None = None
+
+
+class CallRecord(NamedTuple):
+    """One engine call of the request; stamps in monotonic ns, 0 where nobody gave one."""
+
+    operation: str
+    model: str
+    source: s.Source
+    span_id: int
+    """0 for an engine inside this server: its phases hang on the root."""
+    parent_span_id: int
+    handed_off: int
+    queued: int
+    scheduled: int
+    first_token: int
+    last_token: int
+    returned: int
+    usage: Usage
+    preemptions: int
+    requeued: int
+    """Time spent waiting again after preemptions, ns."""
+    cold: bool
+    """It paid for a model load, wake, compile or the engine's first execution."""
+    attributes: Attributes
+    error_type: str | None = None
+    finish_reason: str | None = None
+
+
+class ChunkGaps(NamedTuple):
+    """Gaps between token-bearing chunks, counted into `semconv.TOKEN_BUCKETS`."""
+
+    counts: Sequence[int]
+    """One per bucket, and one more for what is above the last bound."""
+    total: int
+    """Sum of the gaps, ns."""
+    longest: int
+    """The longest gap, ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpFacts:
+    """What the HTTP exchange showed."""
+
+    method: str = ""
+    path: str = ""
+    route: str | None = None
+    scheme: str = ""
+    server: tuple[str, int | None] | None = None
+    status: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """Everything known of one finished request; all stamps are monotonic ns."""
+
+    identity: TraceIdentity | None
+    received: int
+    finished: int
+    wall_offset: int
+    """Unix ns minus monotonic ns, sampled once for this request."""
+    segments: tuple[Segment, ...]
+    moments: Mapping[str, int]
+    moments_dropped: int
+    outcome: Outcome
+    error_type: str | None
+    start_state: StartState
+    operation: str | None
+    """None for a request that is no generation: it makes a plain HTTP span and no metric."""
+    provider: str
+    model: str | None
+    streamed: bool
+    http: HttpFacts
+    usage: Usage
+    request: Attributes
+    """`gen_ai.request.*` as the client asked."""
+    response: Attributes
+    """`gen_ai.response.*` as the answer said."""
+    attributes: Attributes
+    """What the app added with `annotate`."""
+    intervals: tuple[IntervalRecord, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
+    visible: CallRecord | None = None
+    """The call whose tokens the client saw."""
+    first_answer: int = 0
+    tokens_observable: bool = True
+    gaps: ChunkGaps | None = None
+    phases: Mapping[str, int] = field(default_factory=dict)
+    """Total ns by phase; their sum is exactly `finished - received`."""
+    ttft_phases: Mapping[str, int] = field(default_factory=dict)
+    """Ns by phase up to the first visible token; their sum is exactly `ttft`."""
+
+    @property
+    def duration(self) -> int:
+        """From arrival to last byte, ns."""
+        return self.finished - self.received
+
+    @property
+    def ttft(self) -> int | None:
+        """From arrival to the first visible token, ns; None when there was none."""
+        first = self.moments.get("first_token_sent")
+        return None if first is None else first - self.received
+
+    @property
+    def last_phase(self) -> str:
+        """The phase in which the request ended."""
+        return self.segments[-1].phase if self.segments else s.ADMISSION
+
+    @property
+    def time_per_output_token(self) -> float | None:
+        """(last token - first token) / (n - 1), ns; None under two tokens.
+
+        Client-side stamps when one call made the whole answer, else the visible call's own.
+        """
+        if self.streamed and len(self.calls) <= 1:
+            first, last = (self.moments.get(m, 0) for m in ("first_token_sent", "last_token_sent"))
+            tokens = self.usage.output_tokens
+        elif self.visible is not None:
+            first, last = self.visible.first_token, self.visible.last_token
+            tokens = self.visible.usage.output_tokens
+        else:
+            return None
+        if not first or last < first or tokens is None or tokens < 2:  # noqa: PLR2004 - a gap needs two
+            return None
+        return (last - first) / (tokens - 1)
+
+
+def sum_by_phase(segments: Sequence[Segment], until: int | None = None) -> dict[str, int]:
+    """Ns by phase over `segments`, cut at the stamp `until`."""
+    totals: dict[str, int] = {}
+    for phase, start, end in segments:
+        stop = end if until is None else min(end, until)
+        if stop > start:
+            totals[phase] = totals.get(phase, 0) + stop - start
+    return totals

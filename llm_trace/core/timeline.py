@@ -1,0 +1,187 @@
+"""The live, mutable side of one request: stamps and facts as they come in.
+
+State of a request lives here and nowhere else. A closed timeline takes late events quietly: work
+that the app spawned may outlive the request.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from llm_trace import semconv as s
+from llm_trace.core import faults
+from llm_trace.core.clock import SYSTEM, Clock
+from llm_trace.core.engine_call import EngineCall
+from llm_trace.core.identity import TraceIdentity
+from llm_trace.core.interval import Interval
+from llm_trace.core.ledger import MAX_CLAIMS
+from llm_trace.core.outcome import error_type
+from llm_trace.core.tracer import NO_TRACER, Tracer
+
+MAX_CALLS: Final = 128
+MAX_ATTRIBUTES: Final = 64
+PROPAGATED: Final = (b"traceparent", b"tracestate")
+
+
+def random_span_id() -> int:
+    """A non-zero 64-bit id."""
+    return random.getrandbits(64) or 1  # noqa: S311 - an id, no secret
+
+
+class Timeline:
+    """One request in flight.
+
+    Args:
+        clock: Where time comes from.
+        carrier: The request's own headers, as ASGI gives them.
+        tracer: Makes spans current for inner instrumentation to find.
+        new_span_id: Source of span ids.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "admitted",
+        "attributes",
+        "body_complete",
+        "calls",
+        "carrier",
+        "clock",
+        "closed",
+        "first_answer_sent",
+        "first_token_sent",
+        "identity",
+        "intervals",
+        "last_token_sent",
+        "new_span_id",
+        "received",
+        "tracer",
+        "wall_offset",
+    )
+
+    def __init__(
+        self,
+        clock: Clock = SYSTEM,
+        carrier: Iterable[tuple[bytes, bytes]] = (),
+        tracer: Tracer = NO_TRACER,
+        new_span_id: Callable[[], int] = random_span_id,
+    ) -> None:
+        self.clock = clock
+        self.received = clock.monotonic_ns()
+        self.wall_offset = clock.wall_ns() - self.received
+        self.carrier = carrier
+        self.tracer = tracer
+        self.new_span_id = new_span_id
+        self.identity: TraceIdentity | None = None
+        self.body_complete = self.admitted = 0
+        self.first_token_sent = self.first_answer_sent = self.last_token_sent = 0
+        self.intervals: list[Interval] = []
+        self.calls: list[EngineCall] = []
+        self.attributes: dict[str, object] = {}
+        self.closed = False
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace id in hex, for logs and answers; None without a tracer."""
+        return f"{self.identity.trace_id:032x}" if self.identity else None
+
+    @property
+    def span_id(self) -> str | None:
+        """The root span's id in hex; None without a tracer."""
+        return f"{self.identity.span_id:016x}" if self.identity else None
+
+    def admit(self) -> None:
+        """The app accepted the request; the first call counts."""
+        if not self.closed:
+            self.admitted = self.admitted or self.clock.monotonic_ns()
+
+    def annotate(self, attributes: Mapping[str, object]) -> None:
+        """Add attributes to the root span; a bounded number of them."""
+        if self.closed:
+            return
+        for key, value in attributes.items():
+            if len(self.attributes) >= MAX_ATTRIBUTES and key not in self.attributes:
+                faults.drop("attributes")
+                continue
+            self.attributes[key] = value
+
+    def open_interval(
+        self, phase: str, attributes: dict[str, object], parent_span_id: int = 0
+    ) -> Interval:
+        """Begin an interval; past the bound it is timed but not kept."""
+        interval = Interval(
+            phase, self.clock.monotonic_ns(), self.new_span_id(), parent_span_id, attributes
+        )
+        if self.closed:
+            faults.drop("late_phase")
+        elif len(self.intervals) >= MAX_CLAIMS:
+            faults.drop("phases")
+        else:
+            self.intervals.append(interval)
+        return interval
+
+    def close_interval(self, interval: Interval, error: BaseException | None = None) -> None:
+        """End an interval; the end of the request has already ended those still open."""
+        if interval.end or self.closed:
+            return
+        interval.end = self.clock.monotonic_ns()
+        if error is not None and not isinstance(error, GeneratorExit):
+            interval.error_type = error_type(error)
+
+    def open_call(self, call: EngineCall, parent_span_id: int = 0) -> None:
+        """Begin an engine call that is a span of its own."""
+        call.span_id = self.new_span_id()
+        call.parent_span_id = parent_span_id
+        self.adopt_call(call)
+
+    def adopt_call(self, call: EngineCall) -> None:
+        """Begin an engine call inside this server: its phases hang on the root span."""
+        call.begin()
+        if self.closed:
+            faults.drop("late_call")
+        elif len(self.calls) >= MAX_CALLS:
+            faults.drop("calls")
+        else:
+            self.calls.append(call)
+
+    def headers(self, span_id: int = 0) -> dict[str, str]:
+        """Propagation headers for a child of `span_id`, or of the root.
+
+        Without a tracer the inbound trace context is handed on as it came.
+        """
+        if self.identity is not None:
+            return self.identity.headers(span_id)
+        return {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in self.carrier
+            if name in PROPAGATED
+        }
+
+    def live_phase(self) -> str:
+        """The phase that the request is in now, as far as anyone has said."""
+        if self.first_token_sent:
+            return s.DECODE
+        if self.calls and not self.calls[-1].returned:
+            return _engine_phase(self.calls[-1])
+        if self.intervals and not self.intervals[-1].end:
+            return self.intervals[-1].phase
+        return s.UNATTRIBUTED if self.admitted or self.body_complete else s.ADMISSION
+
+
+def _engine_phase(call: EngineCall) -> str:
+    if call.first_token:
+        return s.FIRST_TOKEN
+    if call.scheduled:
+        return s.PREFILL
+    return s.QUEUE_WAIT if call.queued else s.ENGINE
+
+
+def _closed() -> Timeline:
+    timeline = Timeline()
+    timeline.closed = True
+    return timeline
+
+
+NO_REQUEST: Final = _closed()
+"""The handle outside a request: every method works and nothing is kept."""

@@ -1,0 +1,46 @@
+"""How many tokens a request read and wrote; what nobody counted is None, never 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+MAX_TOKENS = 2**53
+"""Above it a count is no count: backends read JSON numbers as doubles."""
+
+
+class Usage(NamedTuple):
+    """Token counts of one engine call or one answer."""
+
+    input_tokens: int | None = None
+    """Prompt tokens, cached ones included."""
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    """Prompt tokens read from the prefix cache."""
+    reasoning_tokens: int | None = None
+
+    def overlaid(self, other: Usage) -> Usage:
+        """This usage with the counts that `other` knows put over it."""
+        return Usage(*(b if b is not None else a for a, b in zip(self, other, strict=True)))
+
+
+def count(value: object) -> int | None:
+    """`value` as a token count, or None: booleans, negatives, NaN and text are missing."""
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        number = int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if 0 <= number <= MAX_TOKENS and number == value else None
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    """The sum, field by field, of what is known."""
+    columns = zip(*usages, strict=True)
+    return Usage(*(_sum_known(column) for column in columns))
+
+
+def _sum_known(column: Iterable[int | None]) -> int | None:
+    known = [number for number in column if number is not None]
+    return sum(known) if known else None

@@ -1,0 +1,72 @@
+"""The screen: progress to stderr, results to stdout, colour only where a person sees it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TextIO
+
+from llm_trace.core.clock import SYSTEM
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WIDTH: Final = 100
+_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_QUIET_SECONDS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Colours, or none."""
+
+    enabled: bool = False
+
+    def __call__(self, text: str, *names: str) -> str:
+        """Dress the text."""
+        if not self.enabled or not names:
+            return text
+        codes = ";".join(_CODES[name] for name in names)
+        return f"\x1b[{codes}m{text}\x1b[0m"
+
+
+def style_for(stream: TextIO, environ: Mapping[str, str]) -> Style:
+    """Use colour on a terminal only, and not when NO_COLOR is set."""
+    plain = environ.get("NO_COLOR") or environ.get("TERM") == "dumb"
+    return Style(enabled=stream.isatty() and not plain)
+
+
+class Progress:
+    """One line that is rewritten on a terminal, and now and then a new one elsewhere."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self.style = style_for(self.stream, os.environ)
+        self._terminal = self.stream.isatty()
+        self._open = False
+        self._shown = SYSTEM.monotonic_ns()
+
+    def say(self, text: str) -> None:
+        """Write a line that stays."""
+        self._close()
+        self._write(f"{text}\n")
+
+    def update(self, text: str, *, force: bool = False) -> None:
+        """Show where things are."""
+        now = SYSTEM.monotonic_ns()
+        if self._terminal:
+            self._open = True
+            self._write(f"\r\x1b[2K{self.style(text[: WIDTH - 1], 'dim')}")
+        elif force or now - self._shown > _QUIET_SECONDS * 1e9:
+            self._shown = now
+            self._write(f"{text[:WIDTH]}\n")
+
+    def _close(self) -> None:
+        if self._open:
+            self._write("\r\x1b[2K")
+            self._open = False
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text)
+        self.stream.flush()

@@ -1,0 +1,50 @@
+"""Ends by signal: every one runs the clean-up, and none cuts the clean-up in half."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SHELL_BASE: Final = 128
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit, so that they unwind the stack as Ctrl-C does."""
+    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(_SHELL_BASE + number)
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Let no signal end the block early: the first that comes meanwhile takes effect after it.
+
+    A Python handler and not SIG_IGN, because programs started in the block inherit the latter.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in ENDS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])

@@ -1,0 +1,67 @@
+"""One request as a waterfall in text, drawn from the spans that were received."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from llm_trace.demo.console import WIDTH, Style
+from llm_trace.demo.spans import Span, tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from llm_trace.demo.joined import Joined
+
+_NAME: Final = 34
+_NUMBERS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A span's place in the drawing; seconds from the moment the client began."""
+
+    depth: int
+    name: str
+    service: str
+    start: float
+    seconds: float
+
+
+def rows(one: Joined) -> list[Row]:
+    """Return the client's own row and under it every span of the trace."""
+    client = Row(0, "request", "client", 0.0, one.answer.last or 0.0)
+    return [client, *(_row(one, depth, span) for depth, span in tree(one.spans))]
+
+
+def _row(one: Joined, depth: int, span: Span) -> Row:
+    start = (span.start_ns - one.answer.sent_wall_ns) / 1e9
+    return Row(depth + 1, span.name, span.service, start, span.seconds)
+
+
+def render(one: Joined, style: Style) -> Iterator[str]:
+    """Yield the drawing's lines; `!` stands under the first token that the client saw."""
+    drawn = rows(one)
+    services = max(len("process"), *(len(row.service) for row in drawn)) + 1
+    room = WIDTH - _NAME - services - _NUMBERS
+    end = max(row.start + row.seconds for row in drawn) or 1.0
+    head = f"{'span':<{_NAME}}{'process':<{services}}{'start ms':>9}{'took ms':>9}"
+    yield style(head, "bold")
+    for row in drawn:
+        name = _short("  " * row.depth + row.name)
+        numbers = f"{row.start * 1e3:>9.1f}{row.seconds * 1e3:>9.1f}"
+        bar = style(_bar(row, end, room), "cyan")
+        yield f"{name:<{_NAME}}{row.service:<{services}}{numbers}  {bar}".rstrip()
+    token = (one.answer.ttft or 0.0) / end
+    before = " " * (_NAME + services + _NUMBERS + min(int(token * room), room - 1))
+    yield f"{before}! first token".rstrip() if token < 0.8 else f"{before[:-12]}first token !"  # noqa: PLR2004 - the numbers say it
+
+
+def _bar(row: Row, end: float, room: int) -> str:
+    left = min(max(int(row.start / end * room), 0), room - 1)
+    length = max(1, round(row.seconds / end * room))
+    return " " * left + "#" * min(length, room - left)
+
+
+def _short(name: str) -> str:
+    return name if len(name) < _NAME else name[: _NAME - 3] + ".."

@@ -1,0 +1,157 @@
+"""Where OTLP goes, from keywords and the standard variables; contradictions fail at start.
+
+Knows the specification's rules for `OTEL_EXPORTER_OTLP_*`; does not know exporters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+from urllib.parse import unquote, urlsplit
+
+from llm_trace.errors import SettingsError
+
+Signal = Literal["traces", "metrics"]
+Protocol = Literal["grpc", "http/protobuf"]
+
+PROTOCOLS: Final = ("grpc", "http/protobuf")
+GRPC_PORT: Final = 4317
+HTTP_PORT: Final = 4318
+GENERIC: Final = "OTEL_EXPORTER_OTLP_"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One signal's destination, checked."""
+
+    url: str
+    protocol: Protocol
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Never shown: they may hold credentials."""
+
+
+def resolve(
+    signal: Signal,
+    environ: Mapping[str, str],
+    *,
+    endpoint: str | None = None,
+    protocol: str | None = None,
+) -> Endpoint | None:
+    """The endpoint of `signal`, or None where nobody configured one.
+
+    Args:
+        signal: `traces` or `metrics`.
+        environ: The environment.
+        endpoint: A keyword that beats the environment; the signal's path is added where missing.
+        protocol: `grpc` or `http/protobuf`; beats the environment.
+
+    Raises:
+        SettingsError: Settings contradict each other or cannot work.
+    """
+    if not _wanted(signal, environ):
+        return None
+    url, verbatim = _address(signal, environ, endpoint)
+    if url is None:
+        return None
+    chosen = _protocol(signal, environ, protocol, url)
+    _check(url, chosen, environ, signal)
+    if chosen == "http/protobuf" and not verbatim:
+        url = _with_path(url, f"/v1/{signal}")
+    return Endpoint(url, chosen, _headers(signal, environ))
+
+
+def _variable(signal: Signal, name: str, environ: Mapping[str, str]) -> str:
+    """The signal's own variable, else the generic one; empty counts as unset."""
+    specific = environ.get(f"{GENERIC}{signal.upper()}_{name}", "").strip()
+    return specific or environ.get(f"{GENERIC}{name}", "").strip()
+
+
+def _wanted(signal: Signal, environ: Mapping[str, str]) -> bool:
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    variable = f"OTEL_{signal.upper()}_EXPORTER"
+    names = [n.strip() for n in environ.get(variable, "otlp").split(",") if n.strip()]
+    strange = set(names) - {"otlp", "none", "prometheus"}
+    if strange:
+        raise SettingsError(
+            f"{variable}={','.join(names)!r} cannot be used: llm_trace exports otlp. Use otlp or "
+            "none, or configure another exporter on the app's own provider."
+        )
+    return "otlp" in names
+
+
+def _address(
+    signal: Signal, environ: Mapping[str, str], endpoint: str | None
+) -> tuple[str | None, bool]:
+    if endpoint is not None:
+        return endpoint.strip(), False
+    specific = environ.get(f"{GENERIC}{signal.upper()}_ENDPOINT", "").strip()
+    if specific:
+        return specific, True
+    return environ.get(f"{GENERIC}ENDPOINT", "").strip() or None, False
+
+
+def _protocol(signal: Signal, environ: Mapping[str, str], given: str | None, url: str) -> Protocol:
+    text = given or _variable(signal, "PROTOCOL", environ)
+    if text == "http/protobuf" or text == "grpc":
+        return text  # type: ignore[return-value]
+    if text:
+        raise SettingsError(
+            f"OTLP protocol {text!r} cannot be used: use {' or '.join(PROTOCOLS)} in "
+            "OTEL_EXPORTER_OTLP_PROTOCOL or otlp_protocol."
+        )
+    parts = _split(url)
+    is_http = parts.port == HTTP_PORT or parts.path.rstrip("/").endswith(f"/v1/{signal}")
+    return "http/protobuf" if is_http else "grpc"
+
+
+def _split(url: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - SplitResult, re-raised as ours
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - the port is only checked when it is read
+    except ValueError as error:
+        raise SettingsError(f"OTLP endpoint {url!r} is no URL: {error}.") from error
+    return parts
+
+
+def _check(url: str, protocol: Protocol, environ: Mapping[str, str], signal: Signal) -> None:
+    parts = _split(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise SettingsError(
+            f"OTLP endpoint {url!r} cannot be used: begin it with http:// or https://, "
+            "such as http://collector:4317."
+        )
+    insecure = _variable(signal, "INSECURE", environ).lower() == "true"
+    if parts.scheme == "https" and insecure:
+        raise SettingsError(
+            f"OTLP endpoint {url!r} is https and OTEL_EXPORTER_OTLP_INSECURE is true: "
+            "use http:// or drop the variable."
+        )
+    wrong = {"http/protobuf": GRPC_PORT, "grpc": HTTP_PORT}[protocol]
+    if parts.port == wrong:
+        other = PROTOCOLS[PROTOCOLS.index(protocol) - 1]
+        raise SettingsError(
+            f"OTLP endpoint {url!r} has the port of {other} and the protocol is {protocol}: "
+            "change OTEL_EXPORTER_OTLP_PROTOCOL or the port."
+        )
+
+
+def _with_path(url: str, path: str) -> str:
+    base = url.rstrip("/")
+    return base if base.endswith(path) else base + path
+
+
+def _headers(signal: Signal, environ: Mapping[str, str]) -> dict[str, str]:
+    headers = {}
+    for pair in _variable(signal, "HEADERS", environ).split(","):
+        name, found, value = pair.partition("=")
+        if not pair.strip():
+            continue
+        if not found or not name.strip():
+            raise SettingsError(
+                "OTEL_EXPORTER_OTLP_HEADERS cannot be used: every part between commas must be "
+                "name=value; a comma inside a value is written %2C. (The value is not shown.)"
+            )
+        headers[unquote(name.strip()).lower()] = unquote(value.strip())
+    return headers

@@ -1,0 +1,111 @@
+"""Every request metric, recorded once into Prometheus accumulators, wired from one table.
+
+The OTLP metrics are made from these same accumulators when they are exported (see `bridge`), so
+both paths always agree and a request pays for one of them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from prometheus_client import Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import REGISTRY, CollectorRegistry
+
+from llm_trace import semconv as s
+from llm_trace.core import faults
+from llm_trace.core.dispatch import Dispatch
+
+_ATTRIBUTE: Final = "_llm_trace_instruments"
+
+KINDS: Final[Mapping[str, Callable[..., Any]]] = {"histogram": Histogram, "counter": Counter}
+
+COUNTED_ELSEWHERE: Final[Mapping[s.Metric, Tally[str]]] = {
+    s.SAMPLES_DROPPED: faults.dropped,
+    s.ERRORS_INTERNAL: faults.internal,
+    s.SPANS_DROPPED: faults.spans,
+}
+"""Counters whose numbers live where the events happen, in layers that know no Prometheus."""
+
+
+def label(attribute: str) -> str:
+    """The Prometheus label of an attribute."""
+    return attribute.replace(".", "_")
+
+
+class Instruments:
+    """The accumulators of one registry, and the collector that shows them there.
+
+    One set serves every app and middleware of a process, so that nothing registers twice.
+    """
+
+    def __init__(self) -> None:
+        self._dispatches: weakref.WeakSet[Dispatch] = weakref.WeakSet()
+        self._instruments = {
+            metric: KINDS[metric.kind](
+                metric.prometheus,
+                metric.help,
+                [label(name) for name in metric.labels],
+                registry=None,
+                **({"buckets": metric.buckets} if metric.buckets else {}),
+            )
+            for metric in s.METRICS
+            if metric.kind in KINDS and metric not in COUNTED_ELSEWHERE
+        }
+
+    def child(self, metric: s.Metric, values: Iterable[str]) -> Any:
+        """The accumulator of one label set, made at the first use."""
+        return self._instruments[metric].labels(*values)
+
+    def watch(self, dispatch: Dispatch) -> None:
+        """Count the live requests of `dispatch` in the active gauge, as long as it exists."""
+        self._dispatches.add(dispatch)
+
+    def describe(self) -> list[Family]:
+        """What a registry checks for clashes: names alone."""
+        return [Family(m.prometheus.removesuffix("_total"), m.help, "unknown") for m in s.METRICS]
+
+    def collect(self) -> Iterator[Family]:
+        """Every family now; without `_created` series, whatever the host does with its own."""
+        for instrument in self._instruments.values():
+            for family in instrument.collect():
+                family.samples = [x for x in family.samples if not x.name.endswith("_created")]
+                yield family
+        yield self._active()
+        for metric, tally in COUNTED_ELSEWHERE.items():
+            yield _tallied(metric, tally)
+
+    def _active(self) -> Family:
+        metric = s.REQUESTS_ACTIVE
+        family = GaugeMetricFamily(metric.prometheus, metric.help, labels=[label(s.PHASE)])
+        live: Tally[str] = Tally(dict.fromkeys(s.PHASES, 0))
+        for dispatch in tuple(self._dispatches):
+            for phase, number in dispatch.live_phases().items():
+                live[phase if phase in s.PHASES else s.OTHER] += number
+        for phase, number in live.items():
+            family.add_metric([phase], number)
+        return family
+
+
+def _tallied(metric: s.Metric, tally: Tally[str]) -> Family:
+    family = CounterMetricFamily(metric.prometheus, metric.help, labels=[label(s.REASON)])
+    for reason, number in sorted(tally.items()) or [("none", 0)]:
+        family.add_metric([reason], number)
+    return family
+
+
+def instruments(registry: CollectorRegistry = REGISTRY) -> Instruments:
+    """The instruments of `registry`, registered there at the first call.
+
+    They are kept on the registry itself, so that a reloaded module finds them again.
+    """
+    found: Instruments | None = getattr(registry, _ATTRIBUTE, None)
+    if found is None:
+        found = Instruments()
+        registry.register(found)
+        setattr(registry, _ATTRIBUTE, found)
+    return found

@@ -1,0 +1,304 @@
+"""The OpenTelemetry SDK, in one place: the provider that spans go to, and the OTLP exporters.
+
+A provider that the app has set is used as it is. Otherwise, when an endpoint is configured, spans go
+through a private provider: nothing global is touched. Spans arrive here finished, so no span object
+lives while a request runs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricExporter,
+    MetricsData,
+    NumberDataPoint,
+    PeriodicExportingMetricReader,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.metrics import Exemplar
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanKind, Status, StatusCode, TraceState
+
+from llm_trace import semconv as s
+from llm_trace._version import __version__
+from llm_trace.core import faults
+from llm_trace.core.clock import SYSTEM
+from llm_trace.observers.bridge import Distribution, Point, exemplar_ids, translate
+from llm_trace.observers.endpoint import Endpoint
+from llm_trace.observers.sink import FinishedSpan
+
+SCOPE: Final = InstrumentationScope(s.SCOPE, __version__, s.SCHEMA_URL)
+
+_UNSET: Final = Status(StatusCode.UNSET)
+_ERROR: Final = Status(StatusCode.ERROR)
+_QUIET_SECONDS: Final = 60
+_ENGINES_OWN: Final = "vllm.instrumenting_module_name"
+"""Resource key of the provider that vLLM sets for itself; request spans do not belong there."""
+
+
+class ProviderSink:
+    """A span sink over an SDK provider.
+
+    Uses the provider's sampler, ids and resource, and hands finished spans to its processors:
+    the one thing that the SDK has no public call for.
+    """
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+        self.new_trace_id: Callable[[], int] = provider.id_generator.generate_trace_id
+        self.new_span_id: Callable[[], int] = provider.id_generator.generate_span_id
+
+    def sample(
+        self, parent: Context | None, trace_id: int, name: str, kind: SpanKind
+    ) -> tuple[bool, TraceState | None]:
+        """Ask the provider's sampler."""
+        result = self._provider.sampler.should_sample(parent, trace_id, name, kind)
+        return result.decision.is_sampled(), result.trace_state
+
+    def emit(self, span: FinishedSpan) -> None:
+        """Hand `span` to the provider's processors."""
+        self._provider._active_span_processor.on_end(  # noqa: SLF001 - see the class
+            ReadableSpan(
+                name=span.name,
+                context=span.context,
+                parent=span.parent,
+                resource=self._provider.resource,
+                attributes=span.attributes,
+                kind=span.kind,
+                status=_ERROR if span.failed else _UNSET,
+                start_time=span.start,
+                end_time=span.end,
+                instrumentation_scope=SCOPE,
+            )
+        )
+
+
+def sink_of(provider: Any) -> ProviderSink | None:
+    """A sink over `provider`, or None where it is no SDK provider, or the engine's own."""
+    parts = ("sampler", "id_generator", "resource", "_active_span_processor")
+    if not all(hasattr(provider, part) for part in parts):
+        return None
+    return None if _ENGINES_OWN in provider.resource.attributes else ProviderSink(provider)
+
+
+class _CountingExporter(SpanExporter):
+    """Counts what the wrapped exporter could not send."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self.done = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = SpanExportResult.FAILURE
+        try:
+            result = self._exporter.export(spans)
+        finally:
+            self.done += len(spans)
+            if result is not SpanExportResult.SUCCESS:
+                faults.spans["export_failed"] += len(spans)
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+class _BoundedProcessor(BatchSpanProcessor):
+    """A batch processor that counts and refuses what its queue has no room for."""
+
+    def __init__(self, exporter: _CountingExporter) -> None:
+        self._exporter = exporter
+        self._taken = 0
+        self._room = BatchSpanProcessor._default_max_queue_size()
+        super().__init__(exporter)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        if self._taken - self._exporter.done >= self._room:
+            faults.spans["queue_full"] += 1
+            return
+        self._taken += 1
+        super().on_end(span)
+
+
+class _Bridge(PeriodicExportingMetricReader):
+    """Exports what `collect_families` gives, on the SDK's own schedule."""
+
+    def __init__(
+        self,
+        exporter: MetricExporter,
+        resource: Resource,
+        collect_families: Callable[[], Iterable[Any]],
+    ) -> None:
+        self._resource = resource
+        self._families = collect_families
+        self._started = SYSTEM.wall_ns()
+        super().__init__(exporter)
+
+    def collect(self, timeout_millis: float = 10_000) -> None:
+        now = SYSTEM.wall_ns()
+        metrics = [
+            _metric(metric, points, self._started, now)
+            for metric, points in translate(self._families())
+        ]
+        scope = ScopeMetrics(SCOPE, metrics, s.SCHEMA_URL)
+        resource = ResourceMetrics(self._resource, [scope], self._resource.schema_url)
+        self._receive_metrics(MetricsData([resource]), timeout_millis)
+
+
+def _metric(metric: s.Metric, points: Sequence[Point], started: int, now: int) -> Metric:
+    data: Any
+    if metric.kind == "histogram":
+        data_points: list[Any] = [_histogram_point(p, started, now) for p in points]
+        data = Histogram(data_points, AggregationTemporality.CUMULATIVE)
+    else:
+        data_points = [_number_point(p, started, now) for p in points]
+        monotonic = metric.kind == "counter"
+        data = Sum(data_points, AggregationTemporality.CUMULATIVE, is_monotonic=monotonic)
+    return Metric(metric.name, metric.help, metric.unit, data)
+
+
+def _exemplars(point: Point) -> list[Exemplar]:
+    made = []
+    for exemplar in point.exemplars:
+        trace_id, span_id = exemplar_ids(exemplar)
+        at = round((exemplar.timestamp or 0) * 1e9)
+        made.append(Exemplar({}, exemplar.value, at, span_id, trace_id))
+    return made
+
+
+def _number_point(point: Any, started: int, now: int) -> NumberDataPoint:
+    return NumberDataPoint(point.attributes, started, now, point.value, _exemplars(point))
+
+
+def _histogram_point(point: Any, started: int, now: int) -> HistogramDataPoint:
+    assert isinstance(point, Distribution)  # noqa: S101 - the table pairs kinds and points
+    return HistogramDataPoint(
+        point.attributes,
+        started,
+        now,
+        sum(point.counts),
+        point.total,
+        point.counts,
+        point.bounds,
+        min=None,  # type: ignore[arg-type] - unknown over a life, and optional in OTLP
+        max=None,  # type: ignore[arg-type]
+        exemplars=_exemplars(point),
+    )
+
+
+class Pipeline:
+    """Private exporters, and their end within a bounded time."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._flushes: list[Callable[[], object]] = []
+        self._shutdowns: list[Callable[[], object]] = []
+        atexit.register(self.shutdown)
+
+    def add_spans(self, endpoint: Endpoint) -> ProviderSink:
+        """Export spans to `endpoint`; the private sink that takes them."""
+        provider = TracerProvider(shutdown_on_exit=False)
+        processor = _BoundedProcessor(_CountingExporter(_span_exporter(endpoint)))
+        provider.add_span_processor(processor)
+        self._flushes.append(processor.force_flush)
+        self._shutdowns.append(provider.shutdown)
+        _announce("spans", endpoint)
+        return ProviderSink(provider)
+
+    def add_metrics(self, endpoint: Endpoint, families: Callable[[], Iterable[Any]]) -> None:
+        """Export the metrics that `families` gives to `endpoint`, every OTEL_METRIC_EXPORT_INTERVAL."""
+        reader = _Bridge(_metric_exporter(endpoint), Resource.create({}), families)
+        self._flushes.append(reader.collect)
+        self._shutdowns.append(reader.shutdown)
+        _announce("metrics", endpoint)
+
+    def flush(self) -> None:
+        """Send what is queued, within the time limit."""
+        _within(self._timeout, self._flushes)
+
+    def shutdown(self) -> None:
+        """Send what is queued and stop, within the time limit, even while a retry sleeps."""
+        atexit.unregister(self.shutdown)
+        _within(self._timeout, self._shutdowns)
+
+
+def _within(seconds: float, calls: Iterable[Callable[[], object]]) -> None:
+    """Run `calls` side by side and wait at most `seconds` for all of them."""
+    threads = [threading.Thread(target=_quietly, args=(c,), daemon=True) for c in calls]
+    for thread in threads:
+        thread.start()
+    deadline = SYSTEM.monotonic_ns() + round(seconds * 1e9)
+    for thread in threads:
+        thread.join(max(0, deadline - SYSTEM.monotonic_ns()) / 1e9)
+
+
+def _quietly(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except Exception:  # noqa: BLE001 - a collector that is down must not make the exit fail
+        faults.internal["shutdown"] += 1
+
+
+def _span_exporter(endpoint: Endpoint) -> SpanExporter:
+    if endpoint.protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as grpc  # noqa: PLC0415
+
+        _quieten("opentelemetry.exporter.otlp.proto.grpc.exporter")
+        return grpc.OTLPSpanExporter(endpoint=endpoint.url, headers=dict(endpoint.headers))
+    from opentelemetry.exporter.otlp.proto.http import trace_exporter as http  # noqa: PLC0415
+
+    _quieten(http.__name__)
+    return http.OTLPSpanExporter(endpoint=endpoint.url, headers=dict(endpoint.headers))
+
+
+def _metric_exporter(endpoint: Endpoint) -> MetricExporter:
+    if endpoint.protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc import metric_exporter as grpc  # noqa: PLC0415
+
+        return grpc.OTLPMetricExporter(endpoint=endpoint.url, headers=dict(endpoint.headers))
+    from opentelemetry.exporter.otlp.proto.http import metric_exporter as http  # noqa: PLC0415
+
+    _quieten(http.__name__)
+    return http.OTLPMetricExporter(endpoint=endpoint.url, headers=dict(endpoint.headers))
+
+
+def _announce(what: str, endpoint: Endpoint) -> None:
+    faults.logger.info("llm_trace: %s go to %s over %s.", what, endpoint.url, endpoint.protocol)
+
+
+class _Seldom(logging.Filter):
+    """Lets one record of a logger through a minute: a collector that is down is said, not repeated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
+        now = SYSTEM.monotonic_ns()
+        if now < self._next:
+            return False
+        self._next = now + _QUIET_SECONDS * 10**9
+        return True
+
+
+def _quieten(logger_name: str) -> None:
+    logger = logging.getLogger(logger_name)
+    if not any(isinstance(f, _Seldom) for f in logger.filters):
+        logger.addFilter(_Seldom())

@@ -1,0 +1,103 @@
+"""What the root span is called and says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llm_trace import semconv as s
+from llm_trace.core.record import CallRecord, RequestRecord
+from llm_trace.observers.values import Value, clean_all, seconds
+
+Pairs = Iterator[tuple[str, object]]
+
+
+def root_name(record: RequestRecord) -> str:
+    """`{operation} {model}`; the operation alone for a model that did not answer.
+
+    A request that is no generation is called by its method and route.
+    """
+    if record.operation is None:
+        return f"{record.http.method} {record.http.route or ''}".rstrip()
+    answered = record.outcome != "rejected" and record.model
+    return f"{record.operation} {record.model}" if answered else record.operation
+
+
+def root_attributes(record: RequestRecord, *, limit: int, latency: bool) -> dict[str, Value]:
+    """Every attribute of the root span; what is not known is absent.
+
+    Args:
+        record: The finished request.
+        limit: Bound of a string, in UTF-8 bytes.
+        latency: Whether to add the `gen_ai.latency.*` keys.
+    """
+    pairs = list(record.attributes.items())
+    pairs += _http(record)
+    if record.operation is not None:
+        pairs += [*_request(record), *_usage(record), *_ledger(record)]
+        if latency and record.visible is not None:
+            pairs += _latency(record, record.visible)
+    return clean_all(pairs, limit)
+
+
+def _http(record: RequestRecord) -> Pairs:
+    http = record.http
+    if record.identity is None or record.identity.owns_server_span:
+        yield s.HTTP_METHOD, http.method
+        yield s.HTTP_ROUTE, http.route
+        yield s.URL_PATH, http.path
+        yield s.URL_SCHEME, http.scheme
+        yield s.HTTP_STATUS, http.status or None
+        if http.server is not None:
+            yield s.SERVER_ADDRESS, http.server[0]
+            yield s.SERVER_PORT, http.server[1]
+    yield s.ERROR_TYPE, record.error_type
+
+
+def _request(record: RequestRecord) -> Pairs:
+    yield s.OPERATION_NAME, record.operation
+    yield s.PROVIDER_NAME, record.provider
+    yield s.REQUEST_MODEL, record.model
+    yield from record.request.items()
+    yield from record.response.items()
+    call = record.visible
+    if call is not None and not call.span_id:  # the engine of this server: no span of its own
+        yield from call.attributes.items()
+
+
+def _usage(record: RequestRecord) -> Pairs:
+    usage = record.usage
+    yield s.USAGE_INPUT_TOKENS, usage.input_tokens
+    yield s.USAGE_OUTPUT_TOKENS, usage.output_tokens
+    yield s.USAGE_CACHED_TOKENS, usage.cached_tokens
+    yield s.USAGE_REASONING_TOKENS, usage.reasoning_tokens
+
+
+def _ledger(record: RequestRecord) -> Pairs:
+    yield s.OUTCOME, record.outcome
+    yield s.LAST_PHASE, record.last_phase
+    yield s.START_STATE, record.start_state
+    yield s.PHASE_SOURCE, record.visible.source if record.visible else "asgi"
+    if record.ttft is not None:
+        yield s.TTFT, record.ttft / 1e9
+    yield from seconds(record.ttft_phases, s.TTFT_PHASE_PREFIX)
+    yield s.UNATTRIBUTED_SECONDS, record.phases.get(s.UNATTRIBUTED, 0) / 1e9
+    yield s.FIRST_TOKEN_OBSERVABLE, None if record.tokens_observable else False
+    yield s.MOMENTS_DROPPED, record.moments_dropped or None
+    if record.gaps is not None:
+        yield s.DECODE_MAX_GAP, record.gaps.longest / 1e9
+    if record.visible is not None:
+        yield s.PREEMPTIONS, record.visible.preemptions or None
+
+
+def _latency(record: RequestRecord, call: CallRecord) -> Pairs:
+    """The keys that vLLM and SGLang share, on the engine's own clock, where it gave stamps."""
+    yield s.LATENCY_E2E, record.duration / 1e9
+    for key, start, end in (
+        (s.LATENCY_QUEUE, call.queued, call.scheduled),
+        (s.LATENCY_PREFILL, call.scheduled, call.first_token),
+        (s.LATENCY_DECODE, call.first_token, call.last_token),
+        (s.LATENCY_INFERENCE, call.scheduled, call.last_token),
+        (s.LATENCY_TTFT, record.received, call.first_token),
+    ):
+        if start and end >= start:
+            yield key, (end - start) / 1e9

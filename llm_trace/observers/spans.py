@@ -1,0 +1,234 @@
+"""One trace from one record: the root, a span per phase, the app's intervals and engine calls.
+
+All are made when the request is over, from stamps that are known, so a span costs nothing while the
+request runs and their number depends on phases, never on chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from opentelemetry.trace import SpanContext, SpanKind
+
+from llm_trace import semconv as s
+from llm_trace.core.identity import TraceIdentity
+from llm_trace.core.ledger import Segment
+from llm_trace.core.outcome import FAULTS
+from llm_trace.core.record import CallRecord, IntervalRecord, RequestRecord
+from llm_trace.core.timeline import random_span_id
+from llm_trace.observers.root import root_attributes, root_name
+from llm_trace.observers.sink import FinishedSpan, SpanSink
+from llm_trace.observers.tracer import span_context
+from llm_trace.observers.values import Value, clean_all
+
+SOURCES: Final[Mapping[str, str]] = {
+    s.ADMISSION: "asgi",
+    s.PREPARE: "app",
+    s.QUEUE_WAIT: "engine",
+    s.PREFILL: "engine",
+    s.FIRST_TOKEN: "asgi",
+    s.DECODE: "asgi",
+}
+"""The phases that become spans of their own, and who stamped them; the rest are attributes, or
+the spans of intervals and calls."""
+
+_OF_THE_CALL: Final = frozenset({s.QUEUE_WAIT, s.PREFILL})
+
+_ALIASES: Final[Mapping[str, str]] = {
+    "data_source": s.DATA_SOURCE_ID,
+    "documents": s.RETRIEVAL_DOCUMENTS,
+    "top_k": s.RETRIEVAL_TOP_K,
+}
+
+
+class SpanObserver:
+    """Makes the spans of a sampled request and hands them to a sink.
+
+    Args:
+        find_sink: Where they go, once there is a provider.
+        limit: Bound of a string attribute, in UTF-8 bytes.
+        latency: Whether the root carries the `gen_ai.latency.*` keys.
+    """
+
+    def __init__(
+        self, find_sink: Callable[[], SpanSink | None], *, limit: int, latency: bool
+    ) -> None:
+        self._find_sink = find_sink
+        self._limit = limit
+        self._latency = latency
+
+    def observe(self, record: RequestRecord) -> None:
+        """Emit the spans of `record`, children first, as a live tracer would end them."""
+        identity = record.identity
+        sink = self._find_sink() if identity is not None and identity.sampled else None
+        if identity is None or sink is None:
+            return
+        for span in self._spans(record, identity):
+            sink.emit(span)
+
+    def _spans(self, record: RequestRecord, identity: TraceIdentity) -> Iterator[FinishedSpan]:
+        family = _Family(identity, record.wall_offset)
+        if record.operation is not None:
+            for segment in record.segments:
+                if segment.phase in SOURCES:
+                    yield self._phase(family, record, segment)
+        for interval in record.intervals:
+            yield self._interval(family, interval)
+        for call in record.calls:
+            if call.span_id:
+                yield self._call(family, record, call)
+        yield self._root(family, record)
+
+    def _root(self, family: _Family, record: RequestRecord) -> FinishedSpan:
+        owns = family.identity.owns_server_span
+        return FinishedSpan(
+            root_name(record),
+            family.root,
+            family.parent,
+            SpanKind.SERVER if owns else SpanKind.INTERNAL,
+            record.received + record.wall_offset,
+            record.finished + record.wall_offset,
+            root_attributes(record, limit=self._limit, latency=self._latency),
+            failed=record.outcome in FAULTS,
+        )
+
+    def _phase(self, family: _Family, record: RequestRecord, segment: Segment) -> FinishedSpan:
+        phase = segment.phase
+        attributes: dict[str, Value] = {s.PHASE: phase, s.PHASE_SOURCE: SOURCES[phase]}
+        call = record.visible
+        if call is not None and phase in _PHASE_FACTS:
+            facts = _PHASE_FACTS[phase](record, call)
+            attributes.update(clean_all(facts, self._limit))
+        if phase == s.DECODE and not record.streamed:
+            attributes[s.PHASE_SOURCE] = "engine"
+        parent = call.span_id if call is not None and phase in _OF_THE_CALL else 0
+        return family.child(phase, random_span_id(), parent, segment.start, segment.end, attributes)
+
+    def _interval(self, family: _Family, interval: IntervalRecord) -> FinishedSpan:
+        pairs = [(_ALIASES.get(k, k), v) for k, v in interval.attributes.items()]
+        attributes = clean_all(pairs, self._limit)
+        name = interval.phase
+        if interval.phase == s.RETRIEVAL:
+            attributes[s.OPERATION_NAME] = s.RETRIEVAL
+            name = f"{name} {attributes.get(s.DATA_SOURCE_ID, '')}".rstrip()
+        attributes[s.PHASE] = interval.phase
+        attributes[s.PHASE_SOURCE] = "app"
+        if interval.error_type:
+            attributes[s.ERROR_TYPE] = interval.error_type
+        return family.child(
+            name,
+            interval.span_id,
+            interval.parent_span_id,
+            interval.start,
+            interval.end,
+            attributes,
+            kind=SpanKind.CLIENT if s.SERVER_ADDRESS in attributes else SpanKind.INTERNAL,
+            failed=interval.error_type is not None,
+        )
+
+    def _call(self, family: _Family, record: RequestRecord, call: CallRecord) -> FinishedSpan:
+        phase = s.ENGINE if call is record.visible else s.GENERATION
+        attributes = clean_all(
+            (
+                (s.OPERATION_NAME, call.operation),
+                (s.PROVIDER_NAME, record.provider),
+                (s.REQUEST_MODEL, call.model),
+                (s.PHASE, phase),
+                (s.PHASE_SOURCE, call.source),
+                (s.USAGE_INPUT_TOKENS, call.usage.input_tokens),
+                (s.USAGE_OUTPUT_TOKENS, call.usage.output_tokens),
+                (s.USAGE_CACHED_TOKENS, call.usage.cached_tokens),
+                (s.ERROR_TYPE, call.error_type),
+                *call.attributes.items(),
+            ),
+            self._limit,
+        )
+        return family.child(
+            f"{attributes.get(s.OPERATION_NAME, '')} {attributes.get(s.REQUEST_MODEL, '')}".strip(),
+            call.span_id,
+            call.parent_span_id,
+            call.handed_off,
+            min(call.returned or record.finished, record.finished),
+            attributes,
+            kind=SpanKind.CLIENT if call.source == "upstream" else SpanKind.INTERNAL,
+            failed=call.error_type is not None,
+        )
+
+
+def _queue_facts(_record: RequestRecord, call: CallRecord) -> list[tuple[str, object]]:
+    before = (call.queued - call.handed_off) / 1e9 if call.queued else None
+    return [(s.QUEUE_BEFORE_ENGINE, before)]
+
+
+def _prefill_facts(record: RequestRecord, call: CallRecord) -> list[tuple[str, object]]:
+    return [
+        (s.PREFILL_CACHED_TOKENS, call.usage.cached_tokens),
+        (s.PREFILL_COMPUTED_TOKENS, computed_tokens(call)),
+        (s.START_STATE, record.start_state),
+    ]
+
+
+def _decode_facts(record: RequestRecord, call: CallRecord) -> list[tuple[str, object]]:
+    return [
+        (s.USAGE_OUTPUT_TOKENS, record.usage.output_tokens),
+        (s.PREEMPTIONS, call.preemptions or None),
+    ]
+
+
+_PHASE_FACTS: Final = {
+    s.QUEUE_WAIT: _queue_facts,
+    s.PREFILL: _prefill_facts,
+    s.DECODE: _decode_facts,
+}
+
+
+def computed_tokens(call: CallRecord) -> int | None:
+    """Prompt tokens that the engine computed, or None where it did not say."""
+    if call.usage.input_tokens is None or call.usage.cached_tokens is None:
+        return None
+    return max(0, call.usage.input_tokens - call.usage.cached_tokens)
+
+
+class _Family:
+    """The contexts of one trace, made once."""
+
+    __slots__ = ("identity", "offset", "parent", "root")
+
+    def __init__(self, identity: TraceIdentity, offset: int) -> None:
+        self.identity = identity
+        self.offset = offset
+        self.root = self._context(identity.span_id)
+        self.parent: SpanContext | None = None
+        if identity.parent_span_id:
+            self.parent = self._context(identity.parent_span_id, remote=identity.parent_is_remote)
+
+    def _context(self, span_id: int, *, remote: bool = False) -> SpanContext:
+        identity = self.identity
+        return span_context(
+            identity.trace_id, span_id, sampled=True, remote=remote, state=identity.trace_state
+        )
+
+    def child(
+        self,
+        name: str,
+        span_id: int,
+        parent_span_id: int,
+        start: int,
+        end: int,
+        attributes: Mapping[str, Value],
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        failed: bool = False,
+    ) -> FinishedSpan:
+        """A span below the root, or below `parent_span_id`; stamps in monotonic ns."""
+        return FinishedSpan(
+            name,
+            self._context(span_id),
+            self._context(parent_span_id) if parent_span_id else self.root,
+            kind,
+            start + self.offset,
+            end + self.offset,
+            attributes,
+            failed=failed,
+        )

@@ -1,0 +1,131 @@
+"""Gives a running request its ids, its parent and its place in the ambient context.
+
+The parent comes from the request's own headers, or from a local server span of this same request;
+never from whatever span happens to be current, never from the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from opentelemetry import baggage, propagate, trace
+from opentelemetry import context as otel_context
+from opentelemetry.context import Context
+from opentelemetry.propagators.textmap import Getter
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags, TraceState
+
+from llm_trace.core.identity import TraceIdentity
+from llm_trace.core.tracer import Headers
+from llm_trace.observers.sink import SpanSink
+
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_UNSAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
+
+
+class _HeaderGetter(Getter[Mapping[str, list[str]]]):
+    def get(self, carrier: Mapping[str, list[str]], key: str) -> list[str] | None:
+        return carrier.get(key.lower())
+
+    def keys(self, carrier: Mapping[str, list[str]]) -> list[str]:
+        return list(carrier)
+
+
+_GETTER: Final = _HeaderGetter()
+
+
+def _carrier(headers: Headers) -> dict[str, list[str]]:
+    carrier: dict[str, list[str]] = {}
+    for name, value in headers:
+        carrier.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    if len(carrier.get("traceparent", ())) > 1:
+        del carrier["traceparent"]  # two parents are no parent
+    return carrier
+
+
+def span_context(
+    trace_id: int, span_id: int, *, sampled: bool, remote: bool = False, state: str = ""
+) -> SpanContext:
+    """The API's context of one of our spans."""
+    return SpanContext(
+        trace_id,
+        span_id,
+        is_remote=remote,
+        trace_flags=_SAMPLED if sampled else _UNSAMPLED,
+        trace_state=TraceState.from_header([state]) if state else None,
+    )
+
+
+class OtelTracer:
+    """The tracer port over the OpenTelemetry API.
+
+    Args:
+        find_sink: The provider that samples and makes ids, once there is one.
+    """
+
+    def __init__(self, find_sink: Callable[[], SpanSink | None]) -> None:
+        self._find_sink = find_sink
+
+    def begin(self, headers: Headers, name: str) -> TraceIdentity | None:
+        """The identity of a new request; None without a provider."""
+        sink = self._find_sink()
+        if sink is None:
+            return None
+        inbound = propagate.extract(_carrier(headers), context=Context(), getter=_GETTER)
+        remote = trace.get_current_span(inbound).get_span_context()
+        local = _local_server_span(remote)
+        parent = local or (remote if remote.is_valid else None)
+        trace_id = parent.trace_id if parent else sink.new_trace_id()
+        context = trace.set_span_in_context(NonRecordingSpan(parent), Context()) if parent else None
+        sampled, state = sink.sample(context, trace_id, name, SpanKind.SERVER)
+        return TraceIdentity(
+            trace_id=trace_id,
+            span_id=sink.new_span_id(),
+            parent_span_id=parent.span_id if parent else 0,
+            parent_is_remote=local is None,
+            sampled=sampled,
+            trace_state=state.to_header() if state else "",
+            owns_server_span=local is None,
+            baggage=baggage.get_all(inbound),
+        )
+
+    def activate(self, identity: TraceIdentity, span_id: int = 0) -> object:
+        """Make the root, or `span_id` of the same trace, current for inner instrumentation."""
+        current = span_context(
+            identity.trace_id,
+            span_id or identity.span_id,
+            sampled=identity.sampled,
+            state=identity.trace_state,
+        )
+        context = trace.set_span_in_context(NonRecordingSpan(current))
+        for key, value in identity.baggage.items():
+            context = baggage.set_baggage(key, value, context)
+        return otel_context.attach(context)
+
+    def deactivate(self, token: Any) -> None:
+        """Undo `activate`.
+
+        A generator may be closed from another task; `context.detach` would log an error then,
+        where there is nothing to undo.
+        """
+        if token is None:
+            return
+        with suppress(ValueError):
+            token.var.reset(token)
+
+
+def _local_server_span(remote: SpanContext) -> SpanContext | None:
+    """The current span, if it is the live server span that another layer made for this request.
+
+    On a kept-alive connection the ambient span may be a stale one: ours must be recording, of kind
+    SERVER, and have the very parent that this request's headers name.
+    """
+    span: Any = trace.get_current_span()
+    if not span.is_recording() or getattr(span, "kind", None) is not SpanKind.SERVER:
+        return None
+    parent = getattr(span, "parent", None)
+    expected = (remote.trace_id, remote.span_id) if remote.is_valid else None
+    actual = (parent.trace_id, parent.span_id) if parent is not None else None
+    context: SpanContext = span.get_span_context()
+    return context if actual == expected else None

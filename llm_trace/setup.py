@@ -1,0 +1,166 @@
+"""The composition root: settings, tracer, metrics and middleware become one.
+
+The only module that knows all parts; every part can be used and tested without it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from llm_trace.asgi.middleware import LedgerMiddleware
+from llm_trace.core.dispatch import Dispatch
+from llm_trace.errors import SettingsError
+from llm_trace.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from llm_trace.asgi.types import ASGIApp
+    from llm_trace.observers.sink import SpanSink
+
+App = TypeVar("App", bound="Starlette")
+
+_MARK: Final = "_llm_trace_instrumented"
+
+_dispatches: dict[str, Dispatch] = {}
+
+
+def compose(settings: Settings) -> Dispatch:
+    """The dispatch for `settings`: one a process, so that two apps share exporters and metrics.
+
+    Raises:
+        SettingsError: The OTLP variables cannot work.
+    """
+    key = repr(settings)
+    if key not in _dispatches:
+        _dispatches[key] = _compose(settings)
+    return _dispatches[key]
+
+
+def _compose(settings: Settings) -> Dispatch:
+    from llm_trace.observers.metrics import instruments  # noqa: PLC0415 - lazy: import stays quick
+    from llm_trace.observers.recorder import MetricsObserver  # noqa: PLC0415
+    from llm_trace.observers.spans import SpanObserver  # noqa: PLC0415
+    from llm_trace.observers.tracer import OtelTracer  # noqa: PLC0415
+
+    accumulators = instruments()
+    find_sink, flush = _exports(settings, accumulators.collect)
+    recorder = MetricsObserver(
+        accumulators, served_models=tuple(settings.served_models), phases=tuple(settings.phases)
+    )
+    spans = SpanObserver(
+        find_sink, limit=settings.max_attribute_bytes, latency=settings.latency_attributes
+    )
+    dispatch = Dispatch(OtelTracer(find_sink), (spans, recorder), flush)
+    accumulators.watch(dispatch)
+    return dispatch
+
+
+def _exports(
+    settings: Settings, families: Callable[[], Iterable[Any]]
+) -> tuple[Callable[[], SpanSink | None], Callable[[], None]]:
+    """Where spans go, and how to flush; exporters are made only for endpoints that are set."""
+    from llm_trace.observers.endpoint import resolve  # noqa: PLC0415
+
+    given = {"endpoint": settings.otlp_endpoint, "protocol": settings.otlp_protocol}
+    traces = resolve("traces", os.environ, **given)
+    metrics = resolve("metrics", os.environ, **given)
+    if settings.otlp_endpoint is None and _global_sink() is not None:
+        traces = None  # the app has a provider of its own: spans belong there
+    if traces is None and metrics is None:
+        return _global_sink, _nothing
+    from llm_trace.observers.providers import Pipeline  # noqa: PLC0415 - the SDK, only where used
+
+    pipeline = Pipeline(settings.shutdown_timeout)
+    if metrics is not None:
+        pipeline.add_metrics(metrics, families)
+    if traces is None:
+        return _global_sink, pipeline.flush
+    sink = pipeline.add_spans(traces)
+    return (lambda: sink), pipeline.flush
+
+
+def _nothing() -> None:
+    """There is nothing to flush."""
+
+
+@lru_cache(maxsize=1)
+def _sink_of(provider: object) -> SpanSink | None:
+    from llm_trace.observers.providers import sink_of  # noqa: PLC0415
+
+    return sink_of(provider)
+
+
+def _global_sink() -> SpanSink | None:
+    """The app's own provider as a sink, whenever it is set; None until then."""
+    if "opentelemetry.sdk.trace" not in sys.modules:
+        return None
+    from opentelemetry.trace import get_tracer_provider  # noqa: PLC0415
+
+    return _sink_of(get_tracer_provider())
+
+
+class TraceMiddleware(LedgerMiddleware):
+    """The ASGI middleware with everything set up from the environment.
+
+    For `app.add_middleware(TraceMiddleware)`, for wrapping an app by hand, and for
+    `vllm serve MODEL --middleware llm_trace.TraceMiddleware`.
+
+    Args:
+        app: The ASGI app.
+        settings: Checked settings; None reads `LLM_TRACE_*`.
+
+    Raises:
+        SettingsError: A setting or an `OTEL_*` variable cannot be used.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings | None = None) -> None:
+        settings = Settings.from_env() if settings is None else settings
+        super().__init__(app, settings=settings, dispatch=compose(settings))
+
+
+def instrument(app: App, **settings: Any) -> App:
+    """Trace `app`: the middleware outside all others, exporters from the environment, /metrics.
+
+    Idempotent; with the setting `enabled` false the app is returned as it came.
+
+    Args:
+        app: A Starlette or FastAPI app.
+        **settings: Any setting of `Settings`; they beat `LLM_TRACE_*`.
+
+    Raises:
+        SettingsError: An unknown setting, a value that cannot be used, or no Starlette app.
+    """
+    checked = Settings.from_env(**settings)
+    if not (hasattr(app, "build_middleware_stack") and hasattr(app, "state")):
+        raise SettingsError(
+            f"instrument() needs a Starlette or FastAPI app, not {type(app).__name__}: wrap other "
+            "ASGI apps by hand, app = llm_trace.TraceMiddleware(app)."
+        )
+    if not checked.enabled or getattr(app.state, _MARK, False):
+        return app
+    setattr(app.state, _MARK, True)
+    if checked.metrics_path:
+        from llm_trace.observers.exposition import add_route  # noqa: PLC0415
+
+        add_route(app, checked.metrics_path)
+    _wrap(app, checked)
+    return app
+
+
+def _wrap(app: Starlette, settings: Settings) -> None:
+    """Put the middleware around the whole stack, whenever it is or was built."""
+    compose(settings)  # bad variables fail here, at start
+    if app.middleware_stack is not None:
+        app.middleware_stack = TraceMiddleware(app.middleware_stack, settings)
+        return
+    build = app.build_middleware_stack
+
+    def build_traced() -> ASGIApp:
+        return TraceMiddleware(build(), settings)
+
+    app.build_middleware_stack = build_traced  # type: ignore[method-assign]

@@ -1,0 +1,108 @@
+"""The command: help, versions, and faults as one sentence."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from llm_trace import cli
+from llm_trace._version import __version__
+from llm_trace.errors import LlmTraceError
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Put a function in the place of a subcommand's."""
+
+    def place(function):
+        monkeypatch.setattr(cli, "_load", lambda _command: function)
+
+    return place
+
+
+def test_the_version_is_printed(capsys):
+    """--version says name and version."""
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"llm-trace {__version__}\n"
+
+
+def test_without_a_command_the_help_lists_them(capsys):
+    """A bare call is a question."""
+    assert cli.main([]) == 0
+    assert "demo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [one.name for one in cli.COMMANDS])
+def test_every_command_explains_itself(command, capsys):
+    """--help works everywhere."""
+    with pytest.raises(SystemExit) as end:
+        cli.main([command, "--help"])
+
+    assert end.value.code == 0
+    assert "--json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nothing"],
+        ["demo", "--requests", "0"],
+        ["demo", "--requests", "many"],
+        ["demo", "--app-port", "65536"],
+        ["demo", "--app-port", "http"],
+    ],
+)
+def test_unusable_words_are_status_2(words, capsys):
+    """Wrong arguments are told and nothing starts."""
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+
+    assert end.value.code == 2
+    assert "llm-trace" in capsys.readouterr().err
+
+
+def test_a_fault_is_one_sentence_and_status_2(command, capsys):
+    """The user's mistakes have no traceback."""
+
+    def fail(_args):
+        raise LlmTraceError("The port is taken: use another.")
+
+    command(fail)
+
+    assert cli.main(["demo"]) == 2
+    assert capsys.readouterr().err == "llm-trace: The port is taken: use another.\n"
+
+
+def test_ctrl_c_is_status_130(command, capsys):
+    """An interrupted command says so, as shells expect."""
+
+    def interrupt(_args):
+        raise KeyboardInterrupt
+
+    command(interrupt)
+
+    assert cli.main(["demo"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_missing_extra_names_the_install(monkeypatch, capsys):
+    """The error is the command that repairs it."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+
+    assert cli.main(["demo"]) == 2
+    assert "pip install 'llm-trace[demo]'" in capsys.readouterr().err
+
+
+def test_a_model_that_is_none_stops_the_demo_before_it_starts(tmp_path):
+    """As a program: one line on stderr, status 2, nothing on stdout."""
+    words = ["-m", "llm_trace.cli", "demo", "--simulate", "--model", str(tmp_path)]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "no config.json" in done.stderr
