@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, suppress
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 from llm_trace import semconv as s
 from llm_trace.core import faults
@@ -30,7 +30,16 @@ R = TypeVar("R")
 _RESERVED: Final = frozenset(s.PHASES) - {s.RETRIEVAL, s.MODEL_LOAD}
 
 _request: ContextVar[Timeline] = ContextVar("llm_trace_request", default=NO_REQUEST)
-_interval: ContextVar[Interval | None] = ContextVar("llm_trace_interval", default=None)
+
+
+class _Place(NamedTuple):
+    """Where in a request the code is: inside this phase of that request."""
+
+    timeline: Timeline
+    interval: Interval
+
+
+_place: ContextVar[_Place | None] = ContextVar("llm_trace_place", default=None)
 
 
 def enter(timeline: Timeline) -> Token[Timeline]:
@@ -48,6 +57,12 @@ def current() -> Timeline:
     return _request.get()
 
 
+def _parent(timeline: Timeline) -> int:
+    """The span id of the phase we are in; a phase of another request is nobody's parent."""
+    place = _place.get()
+    return place.interval.span_id if place and place.timeline is timeline else 0
+
+
 def admitted() -> None:
     """Say that the app accepted the request: auth, limits and validation are done."""
     current().admit()
@@ -60,8 +75,8 @@ def annotate(**attributes: object) -> None:
 
 def headers() -> dict[str, str]:
     """Headers to send to an upstream, so that its spans become children of where we are now."""
-    interval = _interval.get()
-    return current().headers(interval.span_id if interval else 0)
+    timeline = current()
+    return timeline.headers(_parent(timeline))
 
 
 def engine_call(operation: str, model: str, **attributes: object) -> EngineCall:
@@ -72,7 +87,10 @@ def engine_call(operation: str, model: str, **attributes: object) -> EngineCall:
         model: The model asked for.
         **attributes: More attributes for the call's span.
     """
-    return EngineCall(current(), operation, model, attributes=attributes)
+    timeline = current()
+    call = EngineCall(timeline, operation, model, attributes=attributes)
+    call.parent_span_id = _parent(timeline)
+    return call
 
 
 def bind(function: Callable[P, R]) -> Callable[P, R]:
@@ -90,32 +108,42 @@ def bind(function: Callable[P, R]) -> Callable[P, R]:
     return bound
 
 
-class Phase:
-    """One named stretch of app time: `with`, `async with`, or a decorator."""
+class _Entered(NamedTuple):
+    """What one entry into a phase must undo at its exit."""
 
-    __slots__ = ("_active", "_inside", "_interval", "_name", "_timeline", "attributes")
+    place: _Place
+    token: Token[_Place | None]
+    active: object
+
+
+class Phase:
+    """One named stretch of app time: `with`, `async with`, or a decorator.
+
+    A decorator times every run apart. An object entered again, even by another request while it is
+    open, is a new stretch each time; `set` speaks of the one entered last.
+    """
+
+    __slots__ = ("_entered", "_given", "_name", "attributes")
 
     def __init__(self, name: str, attributes: dict[str, object]) -> None:
         self._name = name
-        self.attributes = attributes
-        self._interval: Interval | None = None
-        self._timeline = NO_REQUEST
-        self._inside: Token[Interval | None] | None = None
-        self._active: object = None
+        self._given = self.attributes = attributes
+        self._entered: list[_Entered] = []
 
     def set(self, **attributes: object) -> None:
         """Add attributes to the phase's span, such as how many documents were found."""
         self.attributes.update(attributes)
 
     def __enter__(self) -> Self:
-        timeline = self._timeline = current()
-        outer = _interval.get()
-        parent = outer.span_id if outer else 0
-        interval = timeline.open_interval(self._name, self.attributes, parent)
-        self._interval = interval
-        self._inside = _interval.set(interval)
+        timeline = current()
+        self.attributes = dict(self._given)
+        interval = timeline.open_interval(self._name, self.attributes, _parent(timeline))
+        place = _Place(timeline, interval)
+        token = _place.set(place)
+        active = None
         if timeline.identity is not None:
-            self._active = timeline.tracer.activate(timeline.identity, interval.span_id)
+            active = timeline.tracer.activate(timeline.identity, interval.span_id)
+        self._entered.append(_Entered(place, token, active))
         return self
 
     def __exit__(
@@ -124,11 +152,20 @@ class Phase:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._interval is None or self._inside is None:
+        if not self._entered:
             return
-        self._timeline.close_interval(self._interval, error)
-        self._timeline.tracer.deactivate(self._active)
-        _reset(self._inside)
+        (timeline, interval), token, active = self._entered.pop(self._mine())
+        timeline.close_interval(interval, error)
+        timeline.tracer.deactivate(active)
+        _reset(token)
+
+    def _mine(self) -> int:
+        """Which entry an exit ends: the one of this context, else the last.
+
+        Another context closes it when a generator is finished elsewhere than it was begun.
+        """
+        here = _place.get()
+        return next((n for n, entry in enumerate(self._entered) if entry.place is here), -1)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -149,7 +186,7 @@ class Phase:
         return functools.wraps(function)(_wrap_function(self, function))
 
     def _again(self) -> Phase:
-        return Phase(self._name, dict(self.attributes))
+        return Phase(self._name, self._given)
 
 
 def _reset(token: Token[Any]) -> None:
@@ -175,7 +212,7 @@ def _wrap_coroutine(phase: Phase, function: Callable[..., Any]) -> Callable[...,
 
 
 def _wrap_generator(phase: Phase, function: Callable[..., Any]) -> Callable[..., Any]:
-    def timed(*args: Any, **kwargs: Any) -> Iterator[Any]:
+    def timed(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         with phase._again():  # noqa: SLF001
             return (yield from function(*args, **kwargs))
 
@@ -183,11 +220,21 @@ def _wrap_generator(phase: Phase, function: Callable[..., Any]) -> Callable[...,
 
 
 def _wrap_async_generator(phase: Phase, function: Callable[..., Any]) -> Callable[..., Any]:
-    async def timed(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+    async def timed(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         with phase._again():  # noqa: SLF001
             async with aclosing(function(*args, **kwargs)) as items:
-                async for item in items:
-                    yield item
+                step = items.__anext__()
+                while True:
+                    try:
+                        item = await step
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        step = items.asend((yield item))
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:  # noqa: BLE001 - what is thrown in is its own
+                        step = items.athrow(error)
 
     return timed
 

@@ -1,9 +1,9 @@
 """Public helpers for tests of llm_trace and of apps that use it: a clock, a recorder, a driver.
 
-    clock = FakeClock()
-    recorder = Recorder()
-    await drive(app, recorder, clock=clock, body=b'{"stream": true}')
-    assert recorder.record.ttft_phases == {"admission": 5, "unattributed": 20}
+clock = FakeClock()
+recorder = Recorder()
+await drive(app, recorder, clock=clock, body=b'{"stream": true}')
+assert recorder.record.ttft_phases == {"admission": 5, "unattributed": 20}
 """
 
 from __future__ import annotations

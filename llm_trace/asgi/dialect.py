@@ -46,14 +46,14 @@ def _read_data(data: bytes, name: str, reading: Reading) -> None:
     except (ValueError, RecursionError):
         event = None
     if isinstance(event, dict):
-        _read_object(event, name, reading)
+        read_object(event, name, reading)
     elif name == "error":
         reading.error(event)  # its text is not JSON, and is not for us to keep
     else:
         reading.facts.malformed += 1
 
 
-def _read_object(event: dict[str, object], name: str, reading: Reading) -> None:
+def read_object(event: dict[str, object], name: str, reading: Reading) -> None:
     kind = event.get("type")
     if event.get("error"):
         reading.error(event["error"])

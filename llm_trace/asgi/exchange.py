@@ -14,7 +14,8 @@ from llm_trace import semconv as s
 from llm_trace.asgi.body import BodyCopy, model_of, request_facts
 from llm_trace.asgi.gaps import GapCounter
 from llm_trace.asgi.routes import Routes, template
-from llm_trace.asgi.sse import Seen, TokenDetector, framing_of
+from llm_trace.asgi.answer import facts_of
+from llm_trace.asgi.sse import Seen, StreamFacts, TokenDetector, framing_of
 from llm_trace.asgi.types import ASGIApp, Message, Receive, Scope, Send
 from llm_trace.core import faults
 from llm_trace.core.dispatch import Dispatch
@@ -45,6 +46,7 @@ class Exchange:
         "_first_byte",
         "_gaps",
         "_hidden",
+        "_is_text",
         "_json",
         "_model",
         "_now",
@@ -90,7 +92,7 @@ class Exchange:
         self._feed: Callable[[bytes], int] = _nothing
         self._gaps: GapCounter | None = None
         self._bits = self._status = self._first_byte = 0
-        self._client_gone = self._hidden = self._trailers = False
+        self._client_gone = self._hidden = self._trailers = self._is_text = False
         self._exception: BaseException | None = None
         self._watch: Callable[[Message], None] = self._unstarted
 
@@ -167,6 +169,7 @@ class Exchange:
             framing = None  # any text is a token only where a generation is declared
         self._watch = self._plain_body
         if framing is not None and not self._hidden:
+            self._is_text = framing == "text"
             self._detector = TokenDetector(framing)
             self._feed = self._detector.feed
             self._watch = self._stream_body
@@ -286,18 +289,13 @@ class Exchange:
             exception=self._exception,
             stream_error=error,
             unterminated=bool(self._bits & _GENERATED and not self._bits & _TERMINATED)
-            and detector is not None
-            and detector.framing != "text",
+            and not self._is_text,
         )
 
     def _response(self) -> tuple[Usage, dict[str, object]]:
-        detector = self._detector
-        if detector is None and self._json is not None and (document := self._json.document()):
-            detector = TokenDetector("ndjson")
-            detector.read(document)
-        if detector is None:
+        facts = self._facts()
+        if facts is None:
             return Usage(), {}
-        facts = detector.facts
         response: dict[str, object] = {
             s.RESPONSE_ID: facts.response_id,
             s.RESPONSE_MODEL: facts.response_model,
@@ -306,7 +304,14 @@ class Exchange:
         if self._detector is not None and self._first_byte:
             elapsed = self._first_byte - self.timeline.received
             response[s.RESPONSE_TIME_TO_FIRST_CHUNK] = elapsed / 1e9
-        return Usage(*facts.usage) if facts.usage else Usage(), response
+        return facts.usage or Usage(), response
+
+    def _facts(self) -> StreamFacts | None:
+        """What the answer said of itself, in a stream or in one JSON document."""
+        if self._detector is not None:
+            return self._detector.facts
+        document = self._json.document() if self._json is not None else None
+        return None if document is None else facts_of(document)
 
     def _http(self) -> HttpFacts:
         scope = self._scope

@@ -99,11 +99,10 @@ class Framer:
     `EVENT_LIMIT`; of an event beyond that only the head and the last byte stay.
     """
 
-    __slots__ = ("_closing", "_oversized", "_returns", "_searched", "held")
+    __slots__ = ("_closing", "_oversized", "_searched", "held")
 
     def __init__(self, framing: str) -> None:
         self._closing = _BLANK_LINE if framing == "sse" else _LINE_END
-        self._returns = False  # whether the stream has carriage returns
         self._oversized = False
         self._searched = 0  # bytes of `held` in which no event ends
         self.held = bytearray()
@@ -113,15 +112,15 @@ class Framer:
 
         Each is whole, with the line end or blank line that closed it, or else `Oversized`.
         """
-        self._returns = self._returns or _CR in body
         data: bytes | bytearray = body
         if self.held:
             self.held += body
             data = self.held
         events: list[bytes] = []
+        plain = _CR not in body  # what `held` has of them closes nothing by itself
         start = _skip_line_ends(data, 0)
         while start < len(data):
-            close, stop = self._close_of(data, start)
+            close, stop = self._close_of(data, start, plain=plain)
             if close < 0:
                 break
             events.append(self._event(data, start, close, stop))
@@ -137,20 +136,20 @@ class Framer:
         self._searched, self._oversized = 0, False
         return [Oversized(held[:HEAD_LIMIT]) if oversized else held] if held else []
 
-    def _close_of(self, data: bytes | bytearray, start: int) -> tuple[int, int]:
+    def _close_of(self, data: bytes | bytearray, start: int, *, plain: bool) -> tuple[int, int]:
         """Return where the event at `start` is closed and where that ends; -1 if it is not."""
         # A comment ends with its line: a server may send thousands of them before a blank line.
-        plain, all_forms = _LINE_END if data.startswith(_COMMENT, start) else self._closing
+        form, all_forms = _LINE_END if data.startswith(_COMMENT, start) else self._closing
         unsearched = start + self._searched
-        if self._returns:
-            found = all_forms.search(data, unsearched)
-            return found.span() if found else (-1, -1)
-        close = data.find(plain, unsearched)
-        return close, close + len(plain)
+        if plain:
+            close = data.find(form, unsearched)
+            return close, close + len(form)
+        found = all_forms.search(data, unsearched)
+        return found.span() if found else (-1, -1)
 
     def _event(self, data: bytes | bytearray, start: int, close: int, stop: int) -> bytes:
         """Cut out one event and be ready for the next."""
-        # Measured without the line ends, which may be cut between bodies.
+        # Measured up to the two bytes that close it: what follows them may come in a later body.
         oversized = self._oversized or close - start >= EVENT_LIMIT
         self._searched, self._oversized = 0, False
         return Oversized(data[start : start + HEAD_LIMIT]) if oversized else bytes(data[start:stop])

@@ -60,6 +60,7 @@ class LedgerMiddleware:
         tracer = self._dispatch.tracer
         timeline = Timeline(self._clock, scope["headers"], tracer)
         name = f"{scope['method']} {scope['path']}"
+        timeline.state = scope.get("state") or {}
         timeline.identity = tracer.begin(scope["headers"], name)
         exchange = Exchange(
             scope,

@@ -6,8 +6,9 @@ and made encodable, numbers are counts or nothing. This module knows no dialect 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from llm_trace.core.usage import Usage
 
 __all__ = ["Seen", "StreamFacts", "Usage", "as_count", "as_dict", "as_list", "as_word"]
 
@@ -44,29 +45,6 @@ class Seen:
     """A comment, ping or keep-alive."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Token counts as the server reported them; None is "not said".
-
-    `input_tokens` includes cached ones in every dialect (Anthropic reports them apart; they are
-    added), and `output_tokens` includes reasoning.
-    """
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-    def updated(self, later: Usage) -> Usage:
-        """Return the counts of `later`, with these where it says nothing."""
-        return Usage(
-            self.input_tokens if later.input_tokens is None else later.input_tokens,
-            self.output_tokens if later.output_tokens is None else later.output_tokens,
-            self.cached_tokens if later.cached_tokens is None else later.cached_tokens,
-            self.reasoning_tokens if later.reasoning_tokens is None else later.reasoning_tokens,
-        )
-
-
 class StreamFacts:
     """What is known of one stream so far; bounded, and written by its detector only.
 
@@ -101,7 +79,7 @@ class StreamFacts:
 
     def add_usage(self, usage: Usage) -> None:
         """Take over every count that `usage` has."""
-        self.usage = usage if self.usage is None else self.usage.updated(usage)
+        self.usage = usage if self.usage is None else self.usage.overlaid(usage)
 
     def add_reason(self, reason: str) -> None:
         """Append a finish reason while there is room."""

@@ -28,7 +28,7 @@ _CODE_LIMIT: Final = 2**63
 
 
 class Reading:
-    """The bits of one event and its content strings; facts go straight to the stream's.
+    """The bits of one event and its content; facts go straight to the stream's.
 
     Attributes:
         bits: What was seen, in bits of `Seen`.
@@ -37,19 +37,18 @@ class Reading:
         text: The last content string.
     """
 
-    __slots__ = ("_strings", "bits", "facts", "key", "text")
+    __slots__ = ("bits", "facts", "key", "text")
 
     def __init__(self, facts: StreamFacts) -> None:
         self.bits = 0
         self.facts = facts
         self.key = ""
         self.text = ""
-        self._strings = 0
 
     @property
     def pure(self) -> bool:
-        """Whether the event is one content string and nothing else worth knowing."""
-        return self._strings == 1 and not self.bits & ~_TOKEN_BITS
+        """Whether the event is content and nothing else worth knowing."""
+        return bool(self.text) and not self.bits & ~_TOKEN_BITS
 
     def token(self, kind: int, source: dict[str, object], key: str) -> None:
         """Note a token of `kind` if `source` has a non-empty string under `key`."""
@@ -57,7 +56,6 @@ class Reading:
         if type(text) is str and text:
             self.bits |= kind
             self.key, self.text = key, text
-            self._strings += 1
 
     def finish(self, reason: object) -> None:
         """Note why generation stopped, if `reason` says so."""

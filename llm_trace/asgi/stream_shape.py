@@ -65,7 +65,7 @@ class Shape:
 
     @classmethod
     def learned(cls, event: bytes, key: str, content: str, bits: int) -> Shape | None:
-        """Learn from `event`, whose only content string lies under `key`.
+        """Learn from `event`, which has `content` under `key`; any other content stays as it is.
 
         Returns None if the string is not spelled plainly (escapes, invalid UTF-8), if the bytes
         leave any doubt where it lies, or if the event is too long to be kept.

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from llm_trace.core import faults
+from llm_trace.core import engines, faults
 from llm_trace.core.record import RequestRecord
 from llm_trace.core.timeline import Timeline
 from llm_trace.core.tracer import NO_TRACER, Tracer
@@ -44,6 +44,7 @@ class Dispatch:
         self.flush = flush
         self.live: set[Timeline] = set()
         """Requests in flight; gauges are counted from it when they are read."""
+        engines.watch(self.live)
 
     def deliver(self, record: RequestRecord) -> None:
         """Hand `record` to every observer."""

@@ -35,6 +35,7 @@ class EngineCall:
         "error_type",
         "finish_reason",
         "first_token",
+        "generated",
         "handed_off",
         "last_token",
         "model",
@@ -70,6 +71,8 @@ class EngineCall:
         self.handed_off = self.queued = self.scheduled = 0
         self.first_token = self.last_token = self.returned = 0
         self.preempted = self.preemptions = self.requeued_ns = 0
+        self.generated = 0
+        """Output tokens that the engine's ticks brought, where it has ticks."""
         self.cold = False
         self.tokens = Usage()
         self.error_type: str | None = None
@@ -89,10 +92,10 @@ class EngineCall:
             faults.contain("engine_call", ValueError(f"unknown moment {moment!r}: use {kinds}"))
             return
         when = self.timeline.clock.monotonic_ns() if at is None else stamp(at)
-        if not when or self.timeline.closed:
-            faults.drop("invalid_stamp" if not when else "late_mark")
-            return
-        _MARKS[moment](self, when)
+        if not when:
+            faults.drop("invalid_stamp")
+        elif not self.timeline.late("mark"):
+            _MARKS[moment](self, when)
 
     def usage(
         self,
@@ -103,6 +106,8 @@ class EngineCall:
         reasoning_tokens: int | None = None,
     ) -> None:
         """Say how many tokens the call read and wrote; None leaves what was said before."""
+        if self.timeline.late("usage"):
+            return
         said = (input_tokens, output_tokens, cached_tokens, reasoning_tokens)
         self.tokens = self.tokens.overlaid(Usage(*map(count, said)))
 
@@ -149,6 +154,11 @@ class EngineCall:
     ) -> None:
         self.end(error)
 
+    def usage_now(self) -> Usage:
+        """What is known by now; what was said beats what was counted."""
+        counted = Usage(output_tokens=self.generated or None)
+        return counted.overlaid(self.tokens)
+
     def freeze(self) -> CallRecord:
         """The call as it stands now."""
         return CallRecord(
@@ -163,11 +173,11 @@ class EngineCall:
             first_token=self.first_token,
             last_token=self.last_token,
             returned=self.returned,
-            usage=self.tokens,
+            usage=self.usage_now(),
             preemptions=self.preemptions,
             requeued=self.requeued_ns,
             cold=self.cold,
-            attributes=self.attributes,
+            attributes=dict(self.attributes),
             error_type=self.error_type,
             finish_reason=self.finish_reason,
         )

@@ -6,8 +6,11 @@ So it leaves a hook here, and the first request of each server hands the hook it
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
-from typing import Any
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llm_trace.core.timeline import Timeline
 
 from llm_trace.core import faults
 
@@ -17,6 +20,8 @@ _hooks: list[Hook] = []
 
 served_models: set[str] = set()
 """Model names that an integrated engine serves: safe metric labels."""
+
+_live: list[set[Timeline]] = []
 
 
 def on_first_request(hook: Hook) -> None:
@@ -31,3 +36,14 @@ def meet(scope: MutableMapping[str, Any]) -> None:
             hook(scope)
         except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
             faults.contain("engine_hook", error)
+
+
+def watch(live: set[Timeline]) -> None:
+    """Let integrations see the requests in `live`; for dispatches, of which there are few."""
+    _live.append(live)
+
+
+def live_requests() -> Iterator[Timeline]:
+    """Every request in flight in this process."""
+    for requests in _live:
+        yield from tuple(requests)

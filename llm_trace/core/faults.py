@@ -11,7 +11,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-logger = logging.getLogger("llm_trace")
+
+def log() -> logging.Logger:
+    """Our logger, asked for when it is used.
+
+    Servers configure logging while they start, and that disables loggers that exist by then.
+    """
+    return logging.getLogger("llm_trace")
+
 
 internal: Counter[str] = Counter()
 """Contained faults by the place where they happened: `llm_trace.errors.internal`."""
@@ -36,7 +43,7 @@ def contain(place: str, error: Exception) -> None:
     if kind in _logged or len(_logged) >= _MAX_LOGGED:
         return
     _logged.add(kind)
-    logger.warning(
+    log().warning(
         "llm_trace: fault in %s, contained: the request goes on, with less telemetry. "
         "Counted in llm_trace_errors_internal_total; logged once.",
         place,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from llm_trace import semconv as s
+from llm_trace.core import faults
 from llm_trace.core import ledger as m
 from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.interval import Interval
@@ -62,7 +63,7 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
         ended_early=outcome != "ok",
     )
     first = tiling.moments.get(m.FIRST_TOKEN_SENT)
-    usage = total(call.tokens for call in visible).overlaid(answer.usage)
+    usage = total(call.usage_now() for call in visible).overlaid(answer.usage)
     calls = {id(call): call.freeze() for call in timeline.calls}
     shown = first_visible(visible)
     return RequestRecord(
@@ -78,7 +79,7 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
         start_state=start_state(timeline, visible, usage, answer.cached_share),
         operation=answer.operation or (shown.operation if shown else None),
         provider=answer.provider,
-        model=(shown.model if shown and shown.model else None) or answer.model,
+        model=_model(shown, answer.model),
         streamed=streamed,
         http=answer.http,
         usage=usage,
@@ -94,6 +95,13 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
         phases=sum_by_phase(tiling.segments),
         ttft_phases=sum_by_phase(tiling.segments, first) if first else {},
     )
+
+
+def _model(call: EngineCall | None, asked: str | None) -> str | None:
+    """The app's word for the model it called; for the engine of this server, the client's."""
+    if call is None or not call.model:
+        return asked
+    return call.model if call.span_id else asked or call.model
 
 
 def split_calls(
@@ -147,8 +155,11 @@ def _returned(visible: Sequence[EngineCall], outcome: Outcome) -> int:
 
 
 def _admitted(timeline: Timeline, outcome: Outcome) -> int:
-    """When the app said so; else the first sign of it, which a rejected request never gave."""
-    if timeline.admitted or outcome == "rejected":
+    """When the app said so; else the first sign of it.
+
+    A request rejected before the hand-off was never admitted, whatever it looked like.
+    """
+    if timeline.admitted or (outcome == "rejected" and not timeline.calls):
         return timeline.admitted
     signs = [timeline.body_complete]
     signs += [interval.start for interval in timeline.intervals]
@@ -159,19 +170,24 @@ def _admitted(timeline: Timeline, outcome: Outcome) -> int:
 def _claims(
     intervals: Sequence[Interval], earlier: Sequence[EngineCall], finished: int
 ) -> list[Claim]:
-    claims = [Claim(s.GENERATION, c.handed_off, c.returned) for c in earlier]
-    claims += [Claim(i.phase, i.start, i.end or finished) for i in intervals]
+    """The app's own intervals come first: past the bound it is earlier calls that go unweighed."""
+    claims = [Claim(i.phase, i.start, i.end or finished) for i in intervals]
+    claims += [Claim(s.GENERATION, c.handed_off, c.returned) for c in earlier if c.handed_off]
+    for _ in claims[m.MAX_CLAIMS :]:
+        faults.drop("claims")
     return claims
 
 
 def _close(interval: Interval, finished: int) -> IntervalRecord:
+    """The interval inside its request; a phase may still set attributes, so they are copied."""
+    start = min(interval.start, finished)
     return IntervalRecord(
         interval.phase,
-        interval.start,
-        max(interval.start, min(interval.end or finished, finished)),
+        start,
+        max(start, min(interval.end or finished, finished)),
         interval.span_id,
         interval.parent_span_id,
-        interval.attributes,
+        dict(interval.attributes),
         interval.error_type,
     )
 

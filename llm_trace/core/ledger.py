@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from llm_trace import semconv as s
@@ -181,7 +182,7 @@ def keep_moments(order: Sequence[str], given: Mapping[str, object]) -> tuple[dic
 def _repair(order: Sequence[str], stamps: Mapping[str, int]) -> tuple[dict[str, int], int]:
     received = stamps.get(RECEIVED, 0)
     kept = {RECEIVED: received, FINISHED: max(received, stamps.get(FINISHED, 0))}
-    dropped = 0
+    dropped = int(0 < stamps.get(FINISHED, 0) < received)
     for moment in TRUST[2:]:
         at = stamps.get(moment)
         if at is None:
@@ -207,7 +208,7 @@ def name_stretches(kept: Mapping[str, int], *, cut: Mapping[str, str] | None) ->
     """
     moments = list(kept)
     stretches: list[Segment] = []
-    for left, right in zip(moments, moments[1:], strict=False):
+    for left, right in pairwise(moments):
         if kept[left] < kept[right]:
             phase = _phase(left, right, cut)
             _append(stretches, phase, kept[left], kept[right])
@@ -243,7 +244,7 @@ def lay_claims(stretches: Sequence[Segment], claims: Iterable[Claim]) -> list[Se
             at for c in rivals for at in (c.start, c.end) if stretch.start < at < stretch.end
         )
         edges = sorted(cuts)
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in pairwise(edges):
             _append(segments, _winner(rivals, start, end) or stretch.phase, start, end)
     return segments
 

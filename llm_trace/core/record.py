@@ -148,8 +148,10 @@ class RequestRecord:
             tokens = self.visible.usage.output_tokens
         else:
             return None
-        if not first or last < first or tokens is None or tokens < 2:  # noqa: PLR2004 - a gap needs two
+        if tokens is None or tokens < 2:  # noqa: PLR2004 - a gap needs two
             return None
+        if not self.received <= first <= last <= self.finished:
+            return None  # missing, or stamps of another clock
         return (last - first) / (tokens - 1)
 
 

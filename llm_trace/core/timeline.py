@@ -27,7 +27,7 @@ PROPAGATED: Final = (b"traceparent", b"tracestate")
 
 def random_span_id() -> int:
     """A non-zero 64-bit id."""
-    return random.getrandbits(64) or 1  # noqa: S311 - an id, no secret
+    return random.getrandbits(64) or 1
 
 
 class Timeline:
@@ -56,6 +56,7 @@ class Timeline:
         "last_token_sent",
         "new_span_id",
         "received",
+        "state",
         "tracer",
         "wall_offset",
     )
@@ -78,6 +79,8 @@ class Timeline:
         self.first_token_sent = self.first_answer_sent = self.last_token_sent = 0
         self.intervals: list[Interval] = []
         self.calls: list[EngineCall] = []
+        self.state: Mapping[str, object] = {}
+        """The scope's `state`, where servers leave facts for middlewares."""
         self.attributes: dict[str, object] = {}
         self.closed = False
 
@@ -91,14 +94,23 @@ class Timeline:
         """The root span's id in hex; None without a tracer."""
         return f"{self.identity.span_id:016x}" if self.identity else None
 
+    def late(self, event: str) -> bool:
+        """Whether the request is over; an `event` that comes too late for it is counted.
+
+        Outside a request there is nothing to be late for: nothing is counted.
+        """
+        if self.closed and self is not NO_REQUEST:
+            faults.drop(f"late_{event}")
+        return self.closed
+
     def admit(self) -> None:
         """The app accepted the request; the first call counts."""
-        if not self.closed:
+        if not self.late("admission"):
             self.admitted = self.admitted or self.clock.monotonic_ns()
 
     def annotate(self, attributes: Mapping[str, object]) -> None:
         """Add attributes to the root span; a bounded number of them."""
-        if self.closed:
+        if self.late("attributes"):
             return
         for key, value in attributes.items():
             if len(self.attributes) >= MAX_ATTRIBUTES and key not in self.attributes:
@@ -109,16 +121,17 @@ class Timeline:
     def open_interval(
         self, phase: str, attributes: dict[str, object], parent_span_id: int = 0
     ) -> Interval:
-        """Begin an interval; past the bound it is timed but not kept."""
+        """Begin an interval; past the bound, or too late, it is not kept.
+
+        One that is not kept never becomes a span, so what is inside it belongs to its parent.
+        """
         interval = Interval(
             phase, self.clock.monotonic_ns(), self.new_span_id(), parent_span_id, attributes
         )
-        if self.closed:
-            faults.drop("late_phase")
-        elif len(self.intervals) >= MAX_CLAIMS:
-            faults.drop("phases")
-        else:
+        if self._has_room("phase", len(self.intervals) < MAX_CLAIMS):
             self.intervals.append(interval)
+        else:
+            interval.span_id = parent_span_id
         return interval
 
     def close_interval(self, interval: Interval, error: BaseException | None = None) -> None:
@@ -129,21 +142,28 @@ class Timeline:
         if error is not None and not isinstance(error, GeneratorExit):
             interval.error_type = error_type(error)
 
-    def open_call(self, call: EngineCall, parent_span_id: int = 0) -> None:
-        """Begin an engine call that is a span of its own."""
-        call.span_id = self.new_span_id()
-        call.parent_span_id = parent_span_id
+    def open_call(self, call: EngineCall) -> None:
+        """Begin an engine call that is a span of its own, unless it cannot be kept."""
+        call.span_id = call.span_id or self.new_span_id()
+        call.begin()
         self.adopt_call(call)
+        if call not in self.calls:
+            call.span_id = call.parent_span_id
 
     def adopt_call(self, call: EngineCall) -> None:
-        """Begin an engine call inside this server: its phases hang on the root span."""
-        call.begin()
-        if self.closed:
-            faults.drop("late_call")
-        elif len(self.calls) >= MAX_CALLS:
-            faults.drop("calls")
-        else:
+        """Keep a call; one without a span of its own hangs its phases on the root span.
+
+        A call that is entered again, by a retry, is still one call.
+        """
+        if call not in self.calls and self._has_room("call", len(self.calls) < MAX_CALLS):
             self.calls.append(call)
+
+    def _has_room(self, kind: str, below_bound: bool) -> bool:  # noqa: FBT001 - one caller each
+        if self.late(kind):
+            return False
+        if not below_bound:
+            faults.drop(f"{kind}s")
+        return below_bound
 
     def headers(self, span_id: int = 0) -> dict[str, str]:
         """Propagation headers for a child of `span_id`, or of the root.

@@ -26,6 +26,7 @@ _VLLM_FLAGS: Final = (
     *("--dtype", "bfloat16", "--enforce-eager", "--max-model-len", "4096"),
     *("--max-num-seqs", str(SLOTS), "--max-num-batched-tokens", "512", "--block-size", "32"),
     *("--kv-cache-memory-bytes", str(_KV_CACHE_BYTES), "--enable-prompt-tokens-details"),
+    "--disable-uvicorn-access-log",
 )
 _SET_ASIDE: Final = ("OTEL_", "LLM_TRACE_")
 _VLLM_ENV: Final = {
@@ -60,7 +61,7 @@ class Engine:
     @property
     def title(self) -> str:
         """What the screen calls it."""
-        return "SIMULATED engine" if self.simulated else f"vLLM {self.version} on this CPU"
+        return "a SIMULATED engine" if self.simulated else f"vLLM {self.version} on this CPU"
 
 
 def check_model(model: Path) -> Path:

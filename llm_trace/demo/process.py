@@ -53,11 +53,7 @@ class Child:
 
     def tail(self, lines: int = 15) -> str:
         """Return the end of its log."""
-        try:
-            text = self.log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
-        except OSError:
-            return ""
-        return "\n".join(text.splitlines()[-lines:])
+        return tail(self.log, lines)
 
     def check(self) -> None:
         """Raise, with the end of the log, when it has died."""
@@ -89,6 +85,15 @@ class Child:
     def _running(self) -> bool:
         leader = self.exit_status is None
         return leader or bool(self._process and _group_members(self._process.pid))
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """Return the last lines of a file; nothing when there is none."""
+    try:
+        text = log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:

@@ -17,6 +17,7 @@ from llm_trace.demo.interpreter import find
 from llm_trace.demo.joined import join, root
 from llm_trace.demo.load import Plan, Target, run, total
 from llm_trace.demo.metrics import PATH, get, highlights
+from llm_trace.demo.process import tail
 from llm_trace.demo.results import Results, document
 from llm_trace.demo.signals import terminable
 from llm_trace.demo.stage import Options, Stage, stage
@@ -45,6 +46,8 @@ def demo(args: argparse.Namespace) -> int:
     with terminable(), stage(engine, options, progress) as built:
         results = measure(engine, plan, built, progress)
         _show(results, as_json=args.json)
+        if not results.good:
+            _show_logs(built, progress)
         if args.keep:
             _keep(built, progress)
     return 0 if results.good else 1
@@ -124,6 +127,12 @@ def _show(results: Results, *, as_json: bool) -> None:
         style = style_for(sys.stdout, os.environ)
         sys.stdout.writelines(f"{line}\n" for line in screen.render(results, style))
     sys.stdout.flush()
+
+
+def _show_logs(built: Stage, progress: Progress) -> None:
+    """Show how each program's log ends: they go with the demo."""
+    for log in sorted(built.work.glob("*.log")):
+        progress.say(f"\nthe end of {log.name}:\n{tail(log)}")
 
 
 def _keep(built: Stage, progress: Progress) -> None:

@@ -43,7 +43,7 @@ def build(batcher: Batcher) -> Starlette:
     ]
     app = Starlette(routes=routes)
     app.state.batcher = batcher
-    llm_trace.instrument(app)
+    llm_trace.instrument(app, provider=MODEL)
     return app
 
 

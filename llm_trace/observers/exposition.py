@@ -45,7 +45,7 @@ def add_route(app: Starlette, path: str) -> None:
     """
     plain = path.rstrip("/") or "/"
     if any(getattr(route, "path", None) == plain for route in app.router.routes):
-        faults.logger.info("llm_trace: %s is the app's own route, left as it is.", plain)
+        faults.log().info("llm_trace: %s is the app's own route, left as it is.", plain)
         return
 
     async def metrics(request: Request) -> Response:

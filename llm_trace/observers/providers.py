@@ -126,7 +126,7 @@ class _BoundedProcessor(BatchSpanProcessor):
     def __init__(self, exporter: _CountingExporter) -> None:
         self._exporter = exporter
         self._taken = 0
-        self._room = BatchSpanProcessor._default_max_queue_size()
+        self._room = BatchSpanProcessor._default_max_queue_size()  # type: ignore[no-untyped-call]
         super().__init__(exporter)
 
     def on_end(self, span: ReadableSpan) -> None:
@@ -137,29 +137,24 @@ class _BoundedProcessor(BatchSpanProcessor):
         super().on_end(span)
 
 
-class _Bridge(PeriodicExportingMetricReader):
-    """Exports what `collect_families` gives, on the SDK's own schedule."""
+def _bridge(
+    exporter: MetricExporter, resource: Resource, families: Callable[[], Iterable[Any]]
+) -> PeriodicExportingMetricReader:
+    """A reader on the SDK's own schedule that exports what `families` gives.
 
-    def __init__(
-        self,
-        exporter: MetricExporter,
-        resource: Resource,
-        collect_families: Callable[[], Iterable[Any]],
-    ) -> None:
-        self._resource = resource
-        self._families = collect_families
-        self._started = SYSTEM.wall_ns()
-        super().__init__(exporter)
+    A reader asks its meter provider for the metrics; here the accumulators answer instead.
+    """
+    started = SYSTEM.wall_ns()
 
-    def collect(self, timeout_millis: float = 10_000) -> None:
+    def collect(_reader: object, timeout_millis: float = 0) -> MetricsData:  # noqa: ARG001
         now = SYSTEM.wall_ns()
-        metrics = [
-            _metric(metric, points, self._started, now)
-            for metric, points in translate(self._families())
-        ]
+        metrics = [_metric(m, points, started, now) for m, points in translate(families())]
         scope = ScopeMetrics(SCOPE, metrics, s.SCHEMA_URL)
-        resource = ResourceMetrics(self._resource, [scope], self._resource.schema_url)
-        self._receive_metrics(MetricsData([resource]), timeout_millis)
+        return MetricsData([ResourceMetrics(resource, [scope], resource.schema_url)])
+
+    reader = PeriodicExportingMetricReader(exporter)
+    reader._set_collect_callback(collect)  # noqa: SLF001 - as MeterProvider does
+    return reader
 
 
 def _metric(metric: s.Metric, points: Sequence[Point], started: int, now: int) -> Metric:
@@ -178,7 +173,7 @@ def _exemplars(point: Point) -> list[Exemplar]:
     made = []
     for exemplar in point.exemplars:
         trace_id, span_id = exemplar_ids(exemplar)
-        at = round((exemplar.timestamp or 0) * 1e9)
+        at = round(float(exemplar.timestamp or 0) * 1e9)
         made.append(Exemplar({}, exemplar.value, at, span_id, trace_id))
     return made
 
@@ -197,7 +192,7 @@ def _histogram_point(point: Any, started: int, now: int) -> HistogramDataPoint:
         point.total,
         point.counts,
         point.bounds,
-        min=None,  # type: ignore[arg-type] - unknown over a life, and optional in OTLP
+        min=None,  # type: ignore[arg-type]  # unknown over a life, and optional in OTLP
         max=None,  # type: ignore[arg-type]
         exemplars=_exemplars(point),
     )
@@ -224,7 +219,7 @@ class Pipeline:
 
     def add_metrics(self, endpoint: Endpoint, families: Callable[[], Iterable[Any]]) -> None:
         """Export the metrics that `families` gives to `endpoint`, every OTEL_METRIC_EXPORT_INTERVAL."""
-        reader = _Bridge(_metric_exporter(endpoint), Resource.create({}), families)
+        reader = _bridge(_metric_exporter(endpoint), Resource.create({}), families)
         self._flushes.append(reader.collect)
         self._shutdowns.append(reader.shutdown)
         _announce("metrics", endpoint)
@@ -280,7 +275,7 @@ def _metric_exporter(endpoint: Endpoint) -> MetricExporter:
 
 
 def _announce(what: str, endpoint: Endpoint) -> None:
-    faults.logger.info("llm_trace: %s go to %s over %s.", what, endpoint.url, endpoint.protocol)
+    faults.log().info("llm_trace: %s go to %s over %s.", what, endpoint.url, endpoint.protocol)
 
 
 class _Seldom(logging.Filter):

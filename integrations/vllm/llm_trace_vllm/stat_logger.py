@@ -1,0 +1,86 @@
+"""What vLLM loads by entry point: keeps its statistics on, and leaves word for the middleware.
+
+vLLM calls `record` after every engine step, in the event loop of the API server; an exception there
+would end every request, so everything is contained.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+try:
+    from vllm.v1.metrics.loggers import AggregateStatLoggerBase as _Base
+except ImportError:  # before vLLM had one logger for all engines
+    from vllm.v1.metrics.loggers import StatLoggerBase as _Base
+
+from llm_trace.core import engines, faults
+from llm_trace_vllm import fallback
+from llm_trace_vllm.join import Join, join_engine
+from llm_trace_vllm.tiers import ENGINE_EVENTS, FINISHED_STATS, STATS_SWEEP
+
+_now = time.monotonic_ns  # noqa: TID251 - stamps beside the engine's; no fake clock runs in vLLM
+_MAX_FAULTS: Final = 8
+
+
+class LedgerStatLogger(_Base):  # type: ignore[misc] - vLLM is not installed where types are checked
+    """Installs the join at the server's first request and serves the lower tiers.
+
+    Args:
+        vllm_config: vLLM's configuration; its served model names become safe metric labels.
+        engine_indexes: Which engines it logs.
+    """
+
+    def __init__(self, vllm_config: Any, engine_indexes: Any = 0) -> None:
+        self.engine_indexes = engine_indexes
+        self._join: Join | None = None
+        self._faults = 0
+        try:
+            engines.served_models.update(served_names(vllm_config))
+            engines.on_first_request(self.meet)
+        except Exception as error:  # noqa: BLE001 - vLLM must start
+            faults.contain("vllm.stat_logger", error)
+
+    def meet(self, scope: MutableMapping[str, Any]) -> None:
+        """Join the engine of the server that `scope` belongs to."""
+        state = getattr(scope.get("app"), "state", None)
+        engine = getattr(state, "engine_client", None)
+        if engine is None:
+            return
+        self._join = join_engine(engine)
+        if self._join.tier != ENGINE_EVENTS:
+            faults.log().warning(
+                "llm_trace: this vLLM does not offer the surfaces that engine events come from; "
+                "the tier is %s. See docs/vllm.md.",
+                self._join.tier,
+            )
+
+    def record(
+        self,
+        scheduler_stats: Any = None,  # noqa: ARG002 - vLLM's signature
+        iteration_stats: Any = None,
+        *_args: Any,
+        **_kwargs: Any,
+    ) -> None:
+        """One engine step is over."""
+        join = self._join
+        if join is None or join.tier == ENGINE_EVENTS or self._faults >= _MAX_FAULTS:
+            return
+        try:
+            if join.tier == STATS_SWEEP:
+                fallback.sweep(join.processor)
+            elif join.tier == FINISHED_STATS and iteration_stats is not None:
+                fallback.finished(iteration_stats.finished_requests, _now())
+        except Exception as error:  # noqa: BLE001 - see the module
+            self._faults += 1
+            faults.contain("vllm.record", error)
+
+    def log_engine_initialized(self) -> None:
+        """vLLM's own loggers say it."""
+
+
+def served_names(vllm_config: Any) -> list[str]:
+    """The names under which the server offers its model."""
+    names = getattr(vllm_config.model_config, "served_model_name", None) or []
+    return [names] if isinstance(names, str) else [str(name) for name in names]

@@ -1,0 +1,76 @@
+"""The budgets of the middleware, and whether measurements keep them.
+
+Ratios within one run on one machine, where there is a peer to compare with. What needs an engine or
+a socket (cost of an engine step, throughput of a saturated server) is measured elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from tests.benchmarks.line import Line
+
+
+class Results(NamedTuple):
+    """What one run measured."""
+
+    added: Mapping[str, Line]
+    """By contender, ns added to the bare app: to a request, and to each of its token chunks."""
+    memory: Mapping[str, float]
+    """By contender, bytes added to the bare app by a request in flight."""
+
+
+class Budget(NamedTuple):
+    """One row of the table of budgets."""
+
+    what: str
+    unit: str
+    must: float
+    aim: float
+    value: Callable[[Results], float]
+
+
+class Verdict(NamedTuple):
+    """A budget and what was measured of it."""
+
+    budget: Budget
+    value: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether the must is met."""
+        return self.value <= self.budget.must
+
+
+def _fixed(key: str) -> Callable[[Results], float]:
+    return lambda results: results.added[key].fixed / 1e3
+
+
+def _ratio(key: str, peer: str) -> Callable[[Results], float]:
+    return lambda results: results.added[key].fixed / results.added[peer].fixed
+
+
+BUDGETS: Final = (
+    Budget("disabled by instrument(), per request", "us", 1.0, 0.0, _fixed("disabled")),
+    Budget("disabled middleware, per request", "us", 1.0, 0.5, _fixed("disabled_middleware")),
+    Budget("per token chunk", "us", 0.6, 0.3, lambda r: r.added["full"].each / 1e3),
+    Budget(
+        "spans and metrics, per request",
+        "x OpenTelemetry's one span",
+        *(1.0, 0.5),
+        _ratio("full", "otel_one_span"),
+    ),
+    Budget(
+        "metrics only, per request",
+        "x prometheus-fastapi-instrumentator",
+        *(1.0, 0.5),
+        _ratio("metrics_only", "prometheus"),
+    ),
+    Budget("memory of a request in flight", "KiB", 4.0, 4.0, lambda r: r.memory["full"] / 1024),
+)
+
+
+def judge(results: Results) -> list[Verdict]:
+    """Every budget beside what was measured."""
+    return [Verdict(budget, budget.value(results)) for budget in BUDGETS]
