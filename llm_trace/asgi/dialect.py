@@ -18,7 +18,7 @@ from llm_trace.asgi.stream_reading import ANSWER, CALL, REASONING, Reading
 if TYPE_CHECKING:
     from llm_trace.asgi.framing import Fields
 
-__all__ = ["read"]
+__all__ = ["read", "read_object"]
 
 _PINGS: Final = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 
@@ -54,6 +54,7 @@ def _read_data(data: bytes, name: str, reading: Reading) -> None:
 
 
 def read_object(event: dict[str, object], name: str, reading: Reading) -> None:
+    """Read one JSON object; `name` is the event's, empty if it has none."""
     kind = event.get("type")
     if event.get("error"):
         reading.error(event["error"])

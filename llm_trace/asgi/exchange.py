@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from llm_trace import context
 from llm_trace import semconv as s
+from llm_trace.asgi.answer import facts_of
 from llm_trace.asgi.body import BodyCopy, model_of, request_facts
 from llm_trace.asgi.gaps import GapCounter
 from llm_trace.asgi.routes import Routes, template
-from llm_trace.asgi.answer import facts_of
 from llm_trace.asgi.sse import Seen, StreamFacts, TokenDetector, framing_of
 from llm_trace.asgi.types import ASGIApp, Message, Receive, Scope, Send
 from llm_trace.core import faults

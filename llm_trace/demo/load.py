@@ -26,6 +26,8 @@ KINDS: Final = {
     SHORT: "one passage, under load",
 }
 _LONG: Final = 6
+_RAMP: Final = 0.03
+"""Seconds between the first requests of a crowd: people do not all press the key at once."""
 _FIRST_QUESTION: Final = "How do generators and coroutines relate?"
 
 
@@ -86,13 +88,14 @@ async def _act(
     waiting = iter(jobs)
     answers: list[Answer] = []
 
-    async def worker() -> None:
+    async def worker(place: int) -> None:
+        await asyncio.sleep(place * _RAMP)
         for job in waiting:
             answer = await ask(target.port, target.api_key, job.kind, job.body)
             answers.append(answer)
             seen(answer)
 
-    await asyncio.gather(*(worker() for _ in range(concurrency)))
+    await asyncio.gather(*(worker(place) for place in range(concurrency)))
     return answers
 
 

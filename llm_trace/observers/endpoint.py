@@ -94,7 +94,7 @@ def _address(
 
 def _protocol(signal: Signal, environ: Mapping[str, str], given: str | None, url: str) -> Protocol:
     text = given or _variable(signal, "PROTOCOL", environ)
-    if text == "http/protobuf" or text == "grpc":
+    if text in PROTOCOLS:
         return text  # type: ignore[return-value]
     if text:
         raise SettingsError(

@@ -34,7 +34,7 @@ def _all_workers() -> CollectorRegistry:
     )
 
     registry = CollectorRegistry()
-    MultiProcessCollector(registry)
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     return registry
 
 

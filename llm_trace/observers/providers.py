@@ -1,8 +1,8 @@
 """The OpenTelemetry SDK, in one place: the provider that spans go to, and the OTLP exporters.
 
-A provider that the app has set is used as it is. Otherwise, when an endpoint is configured, spans go
-through a private provider: nothing global is touched. Spans arrive here finished, so no span object
-lives while a request runs.
+A provider that the app has set is used as it is. Otherwise, when an endpoint is configured, spans
+go through a private provider: nothing global is touched. Spans arrive here finished, so no span
+object lives while a request runs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from opentelemetry.context import Context
+from opentelemetry.sdk.metrics import Exemplar
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Histogram,
@@ -27,7 +28,6 @@ from opentelemetry.sdk.metrics.export import (
     ScopeMetrics,
     Sum,
 )
-from opentelemetry.sdk.metrics import Exemplar
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
@@ -126,7 +126,7 @@ class _BoundedProcessor(BatchSpanProcessor):
     def __init__(self, exporter: _CountingExporter) -> None:
         self._exporter = exporter
         self._taken = 0
-        self._room = BatchSpanProcessor._default_max_queue_size()  # type: ignore[no-untyped-call]
+        self._room = BatchSpanProcessor._default_max_queue_size()  # type: ignore[no-untyped-call]  # noqa: SLF001
         super().__init__(exporter)
 
     def on_end(self, span: ReadableSpan) -> None:
@@ -218,7 +218,7 @@ class Pipeline:
         return ProviderSink(provider)
 
     def add_metrics(self, endpoint: Endpoint, families: Callable[[], Iterable[Any]]) -> None:
-        """Export the metrics that `families` gives to `endpoint`, every OTEL_METRIC_EXPORT_INTERVAL."""
+        """Export what `families` gives to `endpoint`, every OTEL_METRIC_EXPORT_INTERVAL."""
         reader = _bridge(_metric_exporter(endpoint), Resource.create({}), families)
         self._flushes.append(reader.collect)
         self._shutdowns.append(reader.shutdown)
@@ -279,7 +279,7 @@ def _announce(what: str, endpoint: Endpoint) -> None:
 
 
 class _Seldom(logging.Filter):
-    """Lets one record of a logger through a minute: a collector that is down is said, not repeated."""
+    """Lets one record a minute through: a collector that is down is said, not repeated."""
 
     def __init__(self) -> None:
         super().__init__()

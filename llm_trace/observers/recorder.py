@@ -1,4 +1,4 @@
-"""Records one finished request into the instruments: what is sampled when, and under which labels."""
+"""Records a finished request into the instruments: what is sampled when, under which labels."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class MetricsObserver:
         return child
 
     def _model(self, record: RequestRecord) -> str:
-        """The model's name as a label: only one that is served, so that no client can grow labels."""
+        """The model as a label: only one that is served, so that no client can grow labels."""
         model = record.model
         if not model:
             return s.OTHER

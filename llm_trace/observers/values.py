@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 Value = str | bool | int | float | tuple[str, ...]
@@ -50,10 +51,9 @@ def clean_all(pairs: Iterable[tuple[str, object]], limit: int) -> dict[str, Valu
     """The pairs that have a value, each made safe; a value whose own code raises is left out."""
     safe = {}
     for key, value in pairs:
-        try:
+        made = None
+        with suppress(Exception):  # str() of a stranger's object may do anything
             made = clean(value, limit)
-        except Exception:  # noqa: BLE001 - str() of a stranger's object may do anything
-            continue
         if made is not None:
             safe[cut(key, limit)] = made
     return safe

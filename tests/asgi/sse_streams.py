@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +68,7 @@ def said(facts: StreamFacts) -> dict[str, Any]:
     """Return the facts that say something."""
     every = {name: getattr(facts, name) for name in StreamFacts.__slots__}
     if facts.usage is not None:
-        every["usage"] = {k: v for k, v in asdict(facts.usage).items() if v is not None}
+        every["usage"] = {k: v for k, v in facts.usage._asdict().items() if v is not None}
     return {name: value for name, value in every.items() if value}
 
 

@@ -1,7 +1,7 @@
 """The lower tiers: what can be joined when the wraps cannot be used.
 
-Both find the HTTP request by the id that vLLM's handlers leave in the scope's state, after each step
-of the engine. They see less: no hand-off, and no request whose first output is also its last.
+Both find the HTTP request by the id that vLLM's handlers leave in the scope's state, after each
+step of the engine. They see less: no hand-off, and no request whose first output is also its last.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _now = time.monotonic_ns  # noqa: TID251 - stamps beside the engine's; no fake c
 _MAX_FAULTS: Final = 8
 
 
-class LedgerStatLogger(_Base):  # type: ignore[misc] - vLLM is not installed where types are checked
+class LedgerStatLogger(_Base):  # type: ignore[misc]  # vLLM is absent where types are checked
     """Installs the join at the server's first request and serves the lower tiers.
 
     Args:
@@ -77,7 +77,7 @@ class LedgerStatLogger(_Base):  # type: ignore[misc] - vLLM is not installed whe
             faults.contain("vllm.record", error)
 
     def log_engine_initialized(self) -> None:
-        """vLLM's own loggers say it."""
+        """Nothing to say: vLLM's own loggers say it."""
 
 
 def served_names(vllm_config: Any) -> list[str]:
