@@ -12,7 +12,7 @@ ifndef PYTHON
 PYTHON := $(call working,python3.11 python3.12 python3.10 python3.13 python3)
 endif
 ifndef VLLM_PYTHON_BASE
-VLLM_PYTHON_BASE := $(PYTHON)
+VLLM_PYTHON_BASE := $(call working,python3.11 $(PYTHON))
 endif
 
 BIN := .venv/bin

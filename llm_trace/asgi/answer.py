@@ -14,5 +14,6 @@ def facts_of(document: Mapping[str, Any]) -> StreamFacts:
     """The facts of a whole answer; the dialects are those of streams."""
     reading = Reading(StreamFacts())
     read_object(dict(document), "", reading)
+    reading.facts.identify(dict(document))
     reading.finish(document.get("stop_reason"))  # Anthropic messages, outside of streams
     return reading.facts

@@ -39,6 +39,7 @@ def legend(summaries: Sequence[Summary]) -> Iterator[str]:
     """Yield what the columns are, and how to read the sums."""
     for one in summaries:
         yield f"  {one.kind:<7} {KINDS.get(one.kind, '')}"
+    yield "  network is what the app waited for the engine beyond the engine's own ledger."
     yield "  The parts of one request add up to its sum exactly; medians of parts need not."
     yield "  Client minus sum is what no server can see: loopback and the client's own event loop."
 

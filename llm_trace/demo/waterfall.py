@@ -52,9 +52,16 @@ def render(one: Joined, style: Style) -> Iterator[str]:
         numbers = f"{row.start * 1e3:>9.1f}{row.seconds * 1e3:>9.1f}"
         bar = style(_bar(row, end, room), "cyan")
         yield f"{name:<{_NAME}}{row.service:<{services}}{numbers}  {bar}".rstrip()
-    token = (one.answer.ttft or 0.0) / end
-    before = " " * (_NAME + services + _NUMBERS + min(int(token * room), room - 1))
-    yield f"{before}! first token".rstrip() if token < 0.8 else f"{before[:-12]}first token !"  # noqa: PLR2004 - the numbers say it
+    left = WIDTH - room
+    yield _marker(left + min(int((one.answer.ttft or 0.0) / end * room), room - 1))
+
+
+def _marker(column: int) -> str:
+    """Point at the first token, with the words on the side that has room."""
+    after, before = "! first token", "first token !"
+    if column + len(after) <= WIDTH:
+        return " " * column + after
+    return " " * (column + 1 - len(before)) + before
 
 
 def _bar(row: Row, end: float, room: int) -> str:

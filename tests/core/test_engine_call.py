@@ -243,7 +243,8 @@ def test_the_number_of_calls_is_bounded(timeline, dropped):
     with surplus:
         headers = surplus.headers()
 
-    assert MAX_CALLS == len(timeline.calls)
+    expected = MAX_CALLS
+    assert expected == len(timeline.calls)
     assert Counter(calls=1) == dropped()
     assert {"traceparent": f"00-{TRACE:032x}-{55:016x}-01"} == headers
 
@@ -260,7 +261,8 @@ def test_a_call_after_the_end_of_the_request_is_counted_and_changes_nothing(time
 
     assert before == early.freeze()
     assert [early] == timeline.calls
-    assert (0, 0) == (late.span_id, late.returned)
+    expected = (0, 0)
+    assert expected == (late.span_id, late.returned)
     assert Counter(late_mark=1, late_usage=1, late_call=1) == dropped()
 
 
@@ -271,7 +273,8 @@ def test_a_call_outside_a_request_is_a_quiet_no_op(dropped):
         call.usage(output_tokens=3)
         headers = call.headers()
 
-    assert ({}, [], 0) == (headers, NO_REQUEST.calls, call.span_id)
+    expected = ({}, [], 0)
+    assert expected == (headers, NO_REQUEST.calls, call.span_id)
     assert Counter() == dropped()
 
 
@@ -282,4 +285,5 @@ def test_a_frozen_call_does_not_change(timeline):
 
     call.attributes["late"] = 1
 
-    assert {} == record.attributes
+    expected = {}
+    assert expected == record.attributes

@@ -55,7 +55,8 @@ def test_a_request_has_one_wall_anchor(clock, timeline):
 
     timeline.admit()
 
-    assert (START, WALL - START, START + 500) == (
+    expected = (START, WALL - START, START + 500)
+    assert expected == (
         timeline.received,
         timeline.wall_offset,
         timeline.admitted,
@@ -69,7 +70,8 @@ def test_the_first_admission_counts(clock, timeline):
         timeline.admit()
 
     admitted = timeline.admitted
-    assert START + 7 == admitted
+    expected = START + 7
+    assert expected == admitted
 
 
 def test_intervals_may_be_nested_and_overlap(clock, timeline):
@@ -94,7 +96,8 @@ def test_an_interval_ends_once(clock, timeline):
     clock.advance(1)
     timeline.close_interval(interval, ValueError())
 
-    assert ([("rerank", 0, 1, 101, 0)], None) == (rows(timeline), interval.error_type)
+    expected = ([("rerank", 0, 1, 101, 0)], None)
+    assert expected == (rows(timeline), interval.error_type)
 
 
 def test_the_number_of_intervals_is_bounded(timeline, dropped):
@@ -104,7 +107,8 @@ def test_the_number_of_intervals_is_bounded(timeline, dropped):
     surplus = timeline.open_interval("rerank", {}, 55)
     timeline.close_interval(surplus)
 
-    assert MAX_CLAIMS == len(timeline.intervals)
+    expected = MAX_CLAIMS
+    assert expected == len(timeline.intervals)
     assert surplus.span_id == surplus.parent_span_id
     assert Counter(phases=1) == dropped()
 
@@ -130,7 +134,8 @@ def test_late_events_are_counted_and_change_nothing(clock, timeline, dropped):
     timeline.close_interval(still_open, ValueError())
     timeline.close_interval(timeline.open_interval("too late", {}))
 
-    assert ([("rerank", 0, 0, 101, 0)], 0, {}) == (
+    expected = ([("rerank", 0, 0, 101, 0)], 0, {})
+    assert expected == (
         rows(timeline),
         timeline.admitted,
         timeline.attributes,
@@ -144,7 +149,8 @@ def test_outside_a_request_nothing_is_kept_and_nothing_is_counted(dropped):
     NO_REQUEST.annotate({"k": 1})
     NO_REQUEST.close_interval(NO_REQUEST.open_interval("rerank", {}))
 
-    assert (0, {}, [], [], {}, None, None) == (
+    expected = (0, {}, [], [], {}, None, None)
+    assert expected == (
         NO_REQUEST.admitted,
         NO_REQUEST.attributes,
         NO_REQUEST.intervals,
@@ -192,4 +198,5 @@ def test_a_span_id_is_never_zero(monkeypatch):
     bits = iter([0, 5])
     monkeypatch.setattr(t, "random", SimpleNamespace(getrandbits=lambda _: next(bits)))
 
-    assert [1, 5] == [t.random_span_id(), t.random_span_id()]
+    expected = [1, 5]
+    assert expected == [t.random_span_id(), t.random_span_id()]

@@ -132,6 +132,16 @@ def test_the_waterfall_draws_children_under_their_parents():
     assert all(len(row) <= WIDTH for row in drawn)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99, 1.0])
+def test_the_first_token_is_marked_within_the_width(share):
+    """Early or late, the mark stands under its moment and no word is cut."""
+    spans = [root("engine-SIMULATED", QUEUED), root(APP_SERVICE, QUEUED)]
+    *_, mark = waterfall.render(join(answer(ttft=share, last=1.0), spans), Style())
+
+    assert "first token" in mark
+    assert len(mark) <= WIDTH
+
+
 def test_a_tree_survives_an_absent_parent_and_a_circle():
     """Spans whose parent never came stand at the top; a circle does not hang the demo."""
     lost = span("lost", span_id="a", parent="gone")

@@ -59,9 +59,10 @@ def _fingerprint() -> str:
 
 def _build(env: Path, pip_args: list[str]) -> None:
     python = env / "bin" / "python"
-    if not python.is_file():
-        _say(f"makes {env.name} with Python {sys.version_info[0]}.{sys.version_info[1]}")
-        _run(sys.executable, "-m", "venv", str(env))
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    if not (python.is_file() and (env / "lib" / version).is_dir()):
+        _say(f"makes {env.name} with {version}")
+        _run(sys.executable, "-m", "venv", "--clear", str(env))
     _say(f"installs {' and '.join(PINS)}: some 3.5 GB, one to several minutes")
     _run(str(python), *_pip("install"), *PINS, *pip_args)
     _run(str(python), *_pip("uninstall"), "-y", *CUDA_BUILDS)
@@ -108,9 +109,15 @@ def _digest(text: str) -> str:
     return "sha256=" + base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
+def _reason(fault: Exception) -> str:
+    if isinstance(fault, subprocess.CalledProcessError):
+        return f"`{' '.join(fault.cmd[1:])}` failed with status {fault.returncode}"
+    return str(fault)
+
+
 def _explain(fault: Exception) -> int:
     print(  # noqa: T201 - a script that talks to a person
-        f"vllm env: could not be built ({fault}).\n"
+        f"vllm env: could not be built: {_reason(fault)}.\n"
         f"vllm env: vLLM for CPUs ({', '.join(PINS)}) has wheels for some platforms and Pythons\n"
         "vllm env: only. Where pip does not find that torch by itself, it lies in PyTorch's index\n"
         "vllm env: of CPU wheels: make vllm VLLM_PIP_ARGS='--extra-index-url INDEX'.",

@@ -1,0 +1,187 @@
+"""An HTTP/1.1 client that stamps every read with this process's own monotonic clock.
+
+Bytes are only kept while a request runs; they are decoded afterwards, so that the client's work
+does not disturb the clock that it reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from contextlib import suppress
+
+from llm_trace.core.clock import SYSTEM
+from programs import LOOPBACK
+
+_READ = 1 << 16
+_LIMIT = 60.0
+_now = SYSTEM.monotonic_ns
+
+
+class Answer:
+    """One answer: its bytes, and when they came."""
+
+    def __init__(self, trace_id, written):
+        self.trace_id = trace_id
+        self.written = written
+        self.reads = []
+
+    def keep(self, data):
+        """Keep what one read brought."""
+        self.reads.append((_now(), data))
+
+    @property
+    def raw(self):
+        """Head and body as they came."""
+        return b"".join(data for _, data in self.reads)
+
+    @property
+    def status(self):
+        """The HTTP status; 0 before there was one."""
+        words = self.raw.split(b" ", 2)
+        return int(words[1]) if len(words) > 1 else 0
+
+    @property
+    def headers(self):
+        """The response's headers, their names in lower case."""
+        head = self.raw.partition(b"\r\n\r\n")[0].decode("latin-1")
+        pairs = (line.partition(":") for line in head.split("\r\n")[1:])
+        return {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+    @property
+    def complete(self):
+        """Whether the body has come to its end."""
+        head, found, body = self.raw.partition(b"\r\n\r\n")
+        if not found:
+            return False
+        if b"chunked" in head.lower():
+            return body.endswith(b"0\r\n\r\n")
+        return len(body) >= int(self.headers.get("content-length", 0))
+
+    @property
+    def body(self):
+        """The body without its transfer coding."""
+        _, _, rest = self.raw.partition(b"\r\n\r\n")
+        if self.headers.get("transfer-encoding") != "chunked":
+            return rest
+        parts = []
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            parts.append(rest[: int(size, 16)])
+            rest = rest[int(size, 16) + 2 :]
+        return b"".join(parts)
+
+    @property
+    def document(self):
+        """The body as JSON."""
+        return json.loads(self.body)
+
+    def token_stamps(self):
+        """When each event that carries generated text came, in ns."""
+        seen, held, stamps = 0, b"", []
+        for at, data in self.reads:
+            held += data
+            events = held.split(b"\n\n")
+            stamps += [at for event in events[seen:-1] if _carries_text(event)]
+            seen = len(events) - 1
+        return stamps
+
+    @property
+    def ttft(self):
+        """From the written request to the first generated text, ns."""
+        return self.token_stamps()[0] - self.written
+
+
+def _carries_text(event):
+    _, found, data = event.partition(b"data: ")
+    if not found or data.startswith(b"[DONE]"):
+        return False
+    choices = json.loads(data).get("choices") or []
+    return any((c.get("delta") or {}).get("content") or c.get("text") for c in choices)
+
+
+class Connection:
+    """One kept-alive connection to a server of ours."""
+
+    def __init__(self, port):
+        self._port = port
+        self._reader = self._writer = None
+
+    async def __aenter__(self):
+        self._reader, self._writer = await asyncio.open_connection(LOOPBACK, self._port)
+        return self
+
+    async def __aexit__(self, *_):
+        self.abort()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+    def abort(self):
+        """Hang up at once, as a client does that has lost patience."""
+        self._writer.transport.abort()
+
+    async def begin(self, path, body=None, *, method=None, headers=()):
+        """Write a request; its answer, of which nothing has come yet."""
+        content = b"" if body is None else _encoded(body)
+        trace_id, span_id = secrets.token_hex(16), secrets.token_hex(8)
+        head = [
+            f"{method or ('GET' if body is None else 'POST')} {path} HTTP/1.1",
+            f"host: {LOOPBACK}:{self._port}",
+            f"traceparent: 00-{trace_id}-{span_id}-01",
+            "content-type: application/json",
+            f"content-length: {len(content)}",
+            *(f"{name}: {value}" for name, value in dict(headers).items()),
+        ]
+        request = "\r\n".join([*head, "", ""]).encode() + content
+        written = _now()
+        self._writer.write(request)
+        await self._writer.drain()
+        return Answer(trace_id, written)
+
+    async def read_some(self, answer):
+        """Wait for more of the answer."""
+        async with asyncio.timeout(_LIMIT):
+            data = await self._reader.read(_READ)
+        if not data:
+            raise EOFError(f"the server hung up after {answer.raw[-200:]!r}")
+        answer.keep(data)
+
+    async def ask(self, path, body=None, *, method=None, headers=()):
+        """A whole exchange."""
+        answer = await self.begin(path, body, method=method, headers=headers)
+        while not answer.complete:
+            await self.read_some(answer)
+        return answer
+
+
+def _encoded(body):
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
+def ask(port, path, body=None, *, method=None, headers=()):
+    """A whole exchange on a connection of its own."""
+
+    async def exchange():
+        async with Connection(port) as connection:
+            return await connection.ask(path, body, method=method, headers=headers)
+
+    return asyncio.run(exchange())
+
+
+def leave(port, path, body, *, after_tokens=0, seconds=None):
+    """Ask, and hang up after some tokens, or after `seconds` without waiting for any."""
+
+    async def exchange():
+        async with Connection(port) as connection:
+            answer = await connection.begin(path, body)
+            if seconds is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        while True:
+                            await connection.read_some(answer)
+            while len(answer.token_stamps()) < after_tokens:
+                await connection.read_some(answer)
+            return answer
+
+    return asyncio.run(exchange())
