@@ -47,10 +47,11 @@ def test_every_attribute_of_ours_is_documented():
 
 def test_links_between_pages_lead_somewhere():
     """Each relative link of README and docs names a file of the repository."""
-    broken = []
-    for page in [ROOT / "README.md", *DOCS.glob("*.md")]:
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
-            if not (page.parent / target).exists():
-                broken.append(f"{page.name}: {target}")
+    broken = [
+        f"{page.name}: {target}"
+        for page in [ROOT / "README.md", *DOCS.glob("*.md")]
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
 
     assert broken == []

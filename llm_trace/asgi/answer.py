@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llm_trace.asgi.dialect import read_object
-from llm_trace.asgi.stream_facts import StreamFacts
-from llm_trace.asgi.stream_reading import Reading
+from llm_trace.asgi.sse.dialect import read_object
+from llm_trace.asgi.sse.facts import StreamFacts
+from llm_trace.asgi.sse.reading import Reading
 
 
 def facts_of(document: Mapping[str, Any]) -> StreamFacts:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from llm_trace import semconv as s
 from llm_trace.core import faults
+from llm_trace.core.clock import Clock
 from llm_trace.core.ledger import stamp
 from llm_trace.core.outcome import error_type
 from llm_trace.core.record import CallRecord
@@ -20,10 +21,24 @@ from llm_trace.core.usage import Usage, count
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from llm_trace.core.timeline import Timeline
-
 Moment = Literal["queued", "scheduled", "preempted", "first_token", "last_token"]
 MOMENTS: Final = ("queued", "scheduled", "preempted", "first_token", "last_token")
+
+
+class Request(Protocol):
+    """What a call needs of the request that it belongs to."""
+
+    clock: Clock
+    closed: bool
+
+    def late(self, event: str) -> bool:
+        """Whether the request is over; counts what comes too late for it."""
+
+    def open_call(self, call: EngineCall) -> None:
+        """Keep a call that is a span of its own."""
+
+    def headers(self, span_id: int = 0) -> dict[str, str]:
+        """Propagation headers for a child of `span_id`."""
 
 
 class EngineCall:
@@ -55,7 +70,7 @@ class EngineCall:
 
     def __init__(
         self,
-        timeline: Timeline,
+        timeline: Request,
         operation: str,
         model: str,
         *,

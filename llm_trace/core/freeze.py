@@ -52,6 +52,7 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
     if timeline.closed:
         return None
     timeline.closed = True
+    finished = max(finished, timeline.received)
     earlier, visible = split_calls(timeline.calls, timeline.first_token_sent)
     answer.ending.handed_off = bool(timeline.calls)
     outcome, error = decide(answer.ending)
@@ -69,7 +70,7 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
     return RequestRecord(
         identity=timeline.identity,
         received=timeline.received,
-        finished=max(finished, timeline.received),
+        finished=finished,
         wall_offset=timeline.wall_offset,
         segments=tiling.segments,
         moments=tiling.moments,

@@ -26,6 +26,7 @@ class Answer:
         self.trace_id = trace_id
         self.written = written
         self.reads = []
+        self._chunked = None
 
     def keep(self, data):
         """Keep what one read brought."""
@@ -49,15 +50,14 @@ class Answer:
         pairs = (line.partition(":") for line in head.split("\r\n")[1:])
         return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
-    @property
     def complete(self):
-        """Whether the body has come to its end."""
-        head, found, body = self.raw.partition(b"\r\n\r\n")
-        if not found:
-            return False
-        if b"chunked" in head.lower():
-            return body.endswith(b"0\r\n\r\n")
-        return len(body) >= int(self.headers.get("content-length", 0))
+        """Whether the body has come to its end; cheap, as it is asked after every read."""
+        if self._chunked is None and b"\r\n\r\n" in self.raw:
+            self._chunked = "chunked" in self.headers.get("transfer-encoding", "")
+        if self._chunked:
+            return b"".join(data for _, data in self.reads[-2:]).endswith(b"\r\n0\r\n\r\n")
+        body = self.raw.partition(b"\r\n\r\n")[2]
+        return self._chunked is False and len(body) >= int(self.headers.get("content-length", 0))
 
     @property
     def body(self):
@@ -141,8 +141,7 @@ class Connection:
 
     async def read_some(self, answer):
         """Wait for more of the answer."""
-        async with asyncio.timeout(_LIMIT):
-            data = await self._reader.read(_READ)
+        data = await asyncio.wait_for(self._reader.read(_READ), _LIMIT)
         if not data:
             raise EOFError(f"the server hung up after {answer.raw[-200:]!r}")
         answer.keep(data)
@@ -150,7 +149,7 @@ class Connection:
     async def ask(self, path, body=None, *, method=None, headers=()):
         """A whole exchange."""
         answer = await self.begin(path, body, method=method, headers=headers)
-        while not answer.complete:
+        while not answer.complete():
             await self.read_some(answer)
         return answer
 
@@ -169,17 +168,12 @@ def ask(port, path, body=None, *, method=None, headers=()):
     return asyncio.run(exchange())
 
 
-def leave(port, path, body, *, after_tokens=0, seconds=None):
-    """Ask, and hang up after some tokens, or after `seconds` without waiting for any."""
+def leave(port, path, body, *, after_tokens):
+    """Ask, and hang up after some tokens."""
 
     async def exchange():
         async with Connection(port) as connection:
             answer = await connection.begin(path, body)
-            if seconds is not None:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        while True:
-                            await connection.read_some(answer)
             while len(answer.token_stamps()) < after_tokens:
                 await connection.read_some(answer)
             return answer

@@ -5,7 +5,7 @@ completed by it were, in bits of `Seen`. It never raises, whatever the bytes, ta
 holds at most 64 KiB.
 
 Its cost decides what tracing costs a server: so the usual case, a body that is one event of the
-shape learned before (see `stream_shape`), is tested inline with three slices, and JSON is decoded
+shape learned before (see `shape`), is tested inline with three slices, and JSON is decoded
 only where that fails. This module knows no clock, no sockets and no request.
 """
 
@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_trace.asgi.dialect import read
-from llm_trace.asgi.dialect_oversized import bits_of_head
-from llm_trace.asgi.framing import Framer, Oversized, fields_of, framing_of, line_of
-from llm_trace.asgi.stream_facts import Seen, StreamFacts, Usage
-from llm_trace.asgi.stream_shape import Shape, loosened
+from llm_trace.asgi.sse.dialect import read
+from llm_trace.asgi.sse.facts import Seen, StreamFacts, Usage
+from llm_trace.asgi.sse.framing import Framer, Oversized, fields_of, framing_of, line_of
+from llm_trace.asgi.sse.oversized import bits_of_head
+from llm_trace.asgi.sse.shape import Shape, loosened
 
 __all__ = ["Seen", "StreamFacts", "TokenDetector", "Usage", "framing_of"]
 
@@ -77,7 +77,7 @@ class TokenDetector:
 
     def feed(self, body: bytes) -> int:
         """Return what the events completed by `body` were; 0 if it completes none."""
-        # Each line below is some 50 ns of every chunk of every stream. See stream_shape for why
+        # Each line below is some 50 ns of every chunk of every stream. See shape for why
         # these comparisons suffice.
         if not self._held and body[self._before] == self._head and body[self._after] == self._tail:
             content = body[self._between]

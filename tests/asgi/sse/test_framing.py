@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sse_streams import cut_at, every_cut
 
-from llm_trace.asgi.framing import (
+from llm_trace.asgi.sse.framing import (
     EVENT_LIMIT,
     HEAD_LIMIT,
     Fields,

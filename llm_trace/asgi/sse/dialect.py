@@ -10,13 +10,13 @@ from __future__ import annotations
 from json import JSONDecoder
 from typing import TYPE_CHECKING, Final
 
-from llm_trace.asgi.dialect_choices import read_choices
-from llm_trace.asgi.dialect_typed import read_typed
-from llm_trace.asgi.stream_facts import Seen, StreamFacts, Usage, as_count, as_dict, as_list
-from llm_trace.asgi.stream_reading import ANSWER, CALL, REASONING, Reading
+from llm_trace.asgi.sse.choices import read_choices
+from llm_trace.asgi.sse.facts import Seen, StreamFacts, Usage, as_count, as_dict, as_list
+from llm_trace.asgi.sse.reading import ANSWER, CALL, REASONING, Reading
+from llm_trace.asgi.sse.typed import read_typed
 
 if TYPE_CHECKING:
-    from llm_trace.asgi.framing import Fields
+    from llm_trace.asgi.sse.framing import Fields
 
 __all__ = ["read", "read_object"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_trace.asgi.stream_facts import Seen, as_dict, as_list
-from llm_trace.asgi.stream_reading import ANSWER, CALL, REASONING, Reading
+from llm_trace.asgi.sse.facts import Seen, as_dict, as_list
+from llm_trace.asgi.sse.reading import ANSWER, CALL, REASONING, Reading
 
 __all__ = ["read_choices"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from llm_trace.asgi.dialect_typed import BITS_OF_TYPE, kind_of_delta
-from llm_trace.asgi.stream_facts import Seen
-from llm_trace.asgi.stream_reading import ANSWER, CALL, REASONING
+from llm_trace.asgi.sse.facts import Seen
+from llm_trace.asgi.sse.reading import ANSWER, CALL, REASONING
+from llm_trace.asgi.sse.typed import BITS_OF_TYPE, kind_of_delta
 
 __all__ = ["bits_of_head"]
 

@@ -11,7 +11,7 @@ from llm_trace.asgi.sse import StreamFacts, TokenDetector
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from llm_trace.asgi.stream_shape import Shape
+    from llm_trace.asgi.sse.shape import Shape
 
 
 class ReferenceDetector(TokenDetector):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_trace.asgi.stream_facts import Seen, as_dict
-from llm_trace.asgi.stream_reading import ANSWER, CALL, REASONING, Reading
+from llm_trace.asgi.sse.facts import Seen, as_dict
+from llm_trace.asgi.sse.reading import ANSWER, CALL, REASONING, Reading
 
 __all__ = ["BITS_OF_TYPE", "kind_of_delta", "read_typed"]
 

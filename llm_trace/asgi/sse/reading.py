@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_trace.asgi.stream_facts import (
+from llm_trace.asgi.sse.facts import (
     Seen,
     StreamFacts,
     Usage,

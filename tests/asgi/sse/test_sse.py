@@ -20,8 +20,8 @@ from sse_streams import (
     typed,
 )
 
-from llm_trace.asgi.framing import EVENT_LIMIT
 from llm_trace.asgi.sse import Seen, TokenDetector
+from llm_trace.asgi.sse.framing import EVENT_LIMIT
 
 ANSWER = Seen.TOKEN | Seen.ANSWER
 REASONING = Seen.TOKEN | Seen.REASONING

@@ -1,0 +1,103 @@
+"""Real vLLM on a CPU, with a tiny model, under our middleware."""
+
+from __future__ import annotations
+
+import subprocess
+
+from programs import LOOPBACK, Program, clean_environment, free_port, listens
+from scrape import scrape
+from stamped_client import ask
+
+MODEL = "tiny"
+SLOTS = 4
+CHAT = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
+SABOTAGE = {"x-test-sabotage": "yes"}
+
+_QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_HOST_IP": LOOPBACK,
+}
+_FLAGS = (
+    *("--dtype", "bfloat16", "--enforce-eager", "--load-format", "dummy"),
+    *("--max-model-len", "4096", "--max-num-seqs", SLOTS, "--max-num-batched-tokens", "512"),
+    *("--block-size", "32", "--kv-cache-memory-bytes", 128 << 20),
+    *("--enable-prompt-tokens-details", "--disable-uvicorn-access-log"),
+)
+
+
+def make_model(python, folder):
+    """A model with random weights."""
+    out = folder / "model"
+    command = [python, "-m", "llm_trace.demo.model", out, "--hidden", "128", "--layers", "2"]
+    env = clean_environment(**_QUIET)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def chat(words, tokens, **more):
+    """A streamed chat about `words`, of exactly so many tokens."""
+    body = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": words}],
+        "max_tokens": tokens,
+        "ignore_eos": True,
+        "stream": True,
+        "temperature": 0,
+    }
+    return {**body, **more}
+
+
+def completion(prompt, tokens, **more):
+    """A plain completion of exactly so many tokens."""
+    body = {"model": MODEL, "prompt": prompt, "max_tokens": tokens, "ignore_eos": True}
+    return {**body, "temperature": 0, **more}
+
+
+class VllmServer:
+    """`vllm serve`; `tap` receives its spans, and vLLM's own, over HTTP."""
+
+    def __init__(self, python, model, tap, folder):
+        self.port = free_port()
+        self.tap = tap
+        env = clean_environment(
+            **_QUIET,
+            PYTHONPATH=str(__file__.rpartition("/")[0]),
+            OTEL_EXPORTER_OTLP_ENDPOINT=tap.endpoint,
+            OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf",
+            OTEL_EXPORTER_OTLP_TRACES_PROTOCOL="http/protobuf",
+            OTEL_SERVICE_NAME="vllm",
+            OTEL_BSP_SCHEDULE_DELAY="200",
+        )
+        command = [
+            *(python.parent / "vllm", "serve", model, "--served-model-name", MODEL),
+            *("--host", LOOPBACK, "--port", self.port, *_FLAGS),
+            *("--middleware", "sabotage.Sabotage"),
+            *("--middleware", "llm_trace.TraceMiddleware"),
+            *("--otlp-traces-endpoint", f"{tap.endpoint}/v1/traces"),
+        ]
+        self.program = Program(command, folder / "vllm.log", env=env)
+
+    def warm_up(self):
+        """Wait until it serves; a first prompt of more than four tokens readies the kernels."""
+        self.program.ready(self._healthy, "vLLM", within=240)
+        answer = self.ask(COMPLETIONS, completion("one two three four five six seven", 4))
+        assert answer.status == 200, self.program.tail()
+
+    def _healthy(self):
+        return listens(self.port) and ask(self.port, "/health").status == 200
+
+    def ask(self, path, body=None, **more):
+        """A whole exchange."""
+        return ask(self.port, path, body, **more)
+
+    def scrape(self):
+        """Its metrics page."""
+        return scrape(self.port)
+
+    def stop(self):
+        """End it with all its processes."""
+        self.program.stop()
