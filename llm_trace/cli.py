@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 FAULT: Final = 2
 INTERRUPTED: Final = 130
+UNREAD: Final = 141
+"""What a shell makes of a program whose reader, such as `head`, went away."""
 
 
 class Command(NamedTuple):
@@ -92,6 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("\nllm-trace: interrupted\n")
         return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing to flush to
+        return UNREAD
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -140,9 +140,7 @@ class Phase:
         interval = timeline.open_interval(self._name, self.attributes, _parent(timeline))
         place = _Place(timeline, interval)
         token = _place.set(place)
-        active = None
-        if timeline.identity is not None:
-            active = timeline.tracer.activate(timeline.identity, interval.span_id)
+        active = timeline.activate(interval.span_id)
         self._entered.append(_Entered(place, token, active))
         return self
 
@@ -156,7 +154,7 @@ class Phase:
             return
         (timeline, interval), token, active = self._entered.pop(self._mine())
         timeline.close_interval(interval, error)
-        timeline.tracer.deactivate(active)
+        timeline.deactivate(active)
         _reset(token)
 
     def _mine(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
@@ -25,6 +26,14 @@ QUIET_PATHS: Final = (
     *("*/v1/models", "/api/tags", "/api/version"),
 )
 
+_SERVICE_LINK: Final = re.compile(
+    r"(?:\w+_)?(?:SERVICE_HOST=|SERVICE_PORT\w*=|PORT_\d+_(?:TCP|UDP|SCTP)\w*=|PORT=\w+://).*"
+)
+"""What Kubernetes sets in every pod for a Service whose name begins with `llm-trace`."""
+
+_EMPTY_SAYS: Final = frozenset({"metrics_path", "quiet_paths"})
+"""Settings for which empty means none at all; an empty variable of any other counts as unset."""
+
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 
@@ -35,6 +44,20 @@ def _boolean(text: str) -> bool:
     if text.lower() in _FALSE:
         return False
     raise ValueError("use true or false")
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("use a whole number") from None
+
+
+def _decimal(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("use a number") from None
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -98,16 +121,16 @@ class Settings:
         True, _boolean, "Put the `gen_ai.latency.*` keys of vLLM and SGLang on the root span."
     )
     max_attribute_bytes: int = _setting(
-        1024, int, "Longer string attributes are cut at a character, in UTF-8 bytes."
+        1024, _integer, "Longer string attributes are cut at a character, in UTF-8 bytes."
     )
     max_body_bytes: int = _setting(
-        65_536, int, "Request and JSON answer bytes looked at for model and usage; 0: none."
+        65_536, _integer, "Request and JSON answer bytes looked at for model and usage; 0: none."
     )
     cached_share: float = _setting(
-        0.8, float, "Cached share of the prompt from which a request counts as `cached`."
+        0.8, _decimal, "Cached share of the prompt from which a request counts as `cached`."
     )
     shutdown_timeout: float = _setting(
-        5.0, float, "Seconds that the process may spend on sending the last spans at its end."
+        5.0, _decimal, "Seconds that the process may spend on sending the last spans at its end."
     )
     otlp_endpoint: str | None = _setting(
         None,
@@ -119,10 +142,12 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        for name, fits, advice in _RULES:
+        for name in _RULES:
             value = getattr(self, name)
-            if not _fits(fits, value):
-                raise SettingsError(f"setting {name}={value!r} cannot be used: {advice}.")
+            _check(f"setting {name}={value!r}", name, value)
+        for name in ("served_models", "phases", "quiet_paths"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "routes", dict(self.routes))
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
@@ -139,64 +164,106 @@ class Settings:
         return cls(**{**values, **given})
 
 
-def _fits(fits: Callable[[Any], bool], value: Any) -> bool:
-    try:
-        return fits(value)
-    except (TypeError, AttributeError):
-        return False
+MAX_TIMEOUT: Final = 3600
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_boolean(value: object) -> bool:
+    return isinstance(value, bool)
 
 
-def _is_names(value: Any) -> bool:
-    return isinstance(value, tuple | list) and all(isinstance(name, str) for name in value)
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
-_RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
-    ("enabled", lambda v: isinstance(v, bool), "use true or false"),
-    ("provider", lambda v: bool(v.strip()), "name the provider, such as vllm"),
-    ("served_models", _is_names, "use a list of model names"),
-    ("phases", _is_names, "use a list of phase names"),
-    ("quiet_paths", _is_names, "use a list of path patterns"),
-    (
-        "routes",
-        lambda v: all(p.startswith("/") and o for p, o in v.items()),
+def _is_names(value: object) -> bool:
+    return isinstance(value, tuple | list) and all(map(_is_text, value))
+
+
+def _is_integer(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_number(value: object, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("/")
+
+
+def _is_routes(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
+        _is_path(path) and _is_text(operation) for path, operation in value.items()
+    )
+
+
+_RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "enabled": (_is_boolean, "use true or false"),
+    "provider": (_is_text, "name the provider, such as vllm"),
+    "served_models": (_is_names, "use a list of model names"),
+    "phases": (_is_names, "use a list of phase names"),
+    "routes": (
+        _is_routes,
         "each route needs a path that begins with / and an operation, such as /ask=chat",
     ),
-    (
-        "metrics_path",
-        lambda v: not v or v.startswith("/"),
+    "quiet_paths": (_is_names, "use a list of path patterns"),
+    "metrics_path": (
+        lambda v: v == "" or _is_path(v),
         "begin the path with / or leave it empty",
     ),
-    ("rewrite_traceparent", lambda v: isinstance(v, bool), "use true or false"),
-    ("latency_attributes", lambda v: isinstance(v, bool), "use true or false"),
-    ("max_attribute_bytes", lambda v: _is_number(v) and v > 0, "use a number above 0"),
-    ("max_body_bytes", lambda v: _is_number(v) and v >= 0, "use 0 or more bytes"),
-    ("cached_share", lambda v: _is_number(v) and 0 < v <= 1, "use a share above 0, up to 1"),
-    ("shutdown_timeout", lambda v: _is_number(v) and v > 0, "use seconds above 0"),
-    (
-        "otlp_protocol",
-        lambda v: v in {None, "grpc", "http/protobuf"},
+    "rewrite_traceparent": (_is_boolean, "use true or false"),
+    "latency_attributes": (_is_boolean, "use true or false"),
+    "max_attribute_bytes": (lambda v: _is_integer(v, 1), "use a whole number above 0"),
+    "max_body_bytes": (lambda v: _is_integer(v, 0), "use a whole number of bytes, 0 or more"),
+    "cached_share": (lambda v: _is_number(v, 1), "use a share above 0, up to 1"),
+    "shutdown_timeout": (
+        lambda v: _is_number(v, MAX_TIMEOUT),
+        f"use seconds above 0, up to {MAX_TIMEOUT}",
+    ),
+    "otlp_endpoint": (
+        lambda v: v is None or _is_text(v),
+        "use a URL, such as http://collector:4317",
+    ),
+    "otlp_protocol": (
+        lambda v: v is None or (isinstance(v, str) and v in {"grpc", "http/protobuf"}),
         "use grpc or http/protobuf",
     ),
-)
+}
+"""For each setting, what its value must be and the advice where it is not."""
+
+
+def _check(what: str, name: str, value: object) -> None:
+    fits, advice = _RULES[name]
+    if not fits(value):
+        raise SettingsError(f"{what} cannot be used: {advice}.")
 
 
 def _read(environ: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, Any]:
     values = {}
-    for variable, text in environ.items():
-        if not variable.startswith(PREFIX) or variable in FOREIGN:
+    for variable, given in environ.items():
+        if not variable.startswith(PREFIX) or _is_foreign(variable, given):
             continue
         name = variable.removeprefix(PREFIX).lower()
         if name not in known:
             raise SettingsError(_unknown(f"environment variable {variable}", name, known, PREFIX))
-        try:
-            values[name] = known[name].metadata["parse"](text)
-        except ValueError as error:
-            raise SettingsError(f"{variable}={text!r} cannot be used: {error}.") from error
+        text = given.strip()
+        if text or name in _EMPTY_SAYS:
+            values[name] = _parsed(f"{variable}={given!r}", name, text, known)
     return values
+
+
+def _is_foreign(variable: str, text: str) -> bool:
+    link = _SERVICE_LINK.match(f"{variable.removeprefix(PREFIX)}={text}")
+    return variable in FOREIGN or link is not None
+
+
+def _parsed(what: str, name: str, text: str, known: Mapping[str, Any]) -> Any:
+    try:
+        value = known[name].metadata["parse"](text)
+    except ValueError as error:
+        raise SettingsError(f"{what} cannot be used: {error}.") from None
+    _check(what, name, value)
+    return value
 
 
 def _unknown(what: str, name: str, known: Mapping[str, Any], prefix: str = "") -> str:

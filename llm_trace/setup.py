@@ -28,6 +28,9 @@ _MARK: Final = "_llm_trace_instrumented"
 
 _dispatches: dict[str, Dispatch] = {}
 
+_exported_to: set[str] = set()
+"""Where the metrics of this process go already: one set of numbers is sent to a place once."""
+
 
 def compose(settings: Settings) -> Dispatch:
     """The dispatch for `settings`: one a process, so that two apps share exporters and metrics.
@@ -71,6 +74,8 @@ def _exports(
     metrics = resolve("metrics", os.environ, **given)
     if settings.otlp_endpoint is None and _global_sink() is not None:
         traces = None  # the app has a provider of its own: spans belong there
+    if metrics is not None and metrics.url in _exported_to:
+        metrics = None
     if traces is None and metrics is None:
         return _global_sink, _nothing
     from llm_trace.observers.providers import Pipeline  # noqa: PLC0415 - the SDK, only where used
@@ -78,6 +83,7 @@ def _exports(
     pipeline = Pipeline(settings.shutdown_timeout)
     if metrics is not None:
         pipeline.add_metrics(metrics, families)
+        _exported_to.add(metrics.url)
     if traces is None:
         return _global_sink, pipeline.flush
     sink = pipeline.add_spans(traces)
@@ -120,7 +126,8 @@ class TraceMiddleware(LedgerMiddleware):
 
     def __init__(self, app: ASGIApp, settings: Settings | None = None) -> None:
         settings = Settings.from_env() if settings is None else settings
-        super().__init__(app, settings=settings, dispatch=compose(settings))
+        dispatch = compose(settings) if settings.enabled else Dispatch()
+        super().__init__(app, settings=settings, dispatch=dispatch)
 
 
 def instrument(app: App, **settings: Any) -> App:
@@ -143,6 +150,7 @@ def instrument(app: App, **settings: Any) -> App:
         )
     if not checked.enabled or getattr(app.state, _MARK, False):
         return app
+    compose(checked)  # bad variables fail here, at start, before the app is touched
     setattr(app.state, _MARK, True)
     if checked.metrics_path:
         from llm_trace.observers.exposition import add_route  # noqa: PLC0415
@@ -154,10 +162,8 @@ def instrument(app: App, **settings: Any) -> App:
 
 def _wrap(app: Starlette, settings: Settings) -> None:
     """Put the middleware around the whole stack, whenever it is or was built."""
-    compose(settings)  # bad variables fail here, at start
     if app.middleware_stack is not None:
         app.middleware_stack = TraceMiddleware(app.middleware_stack, settings)
-        return
     build = app.build_middleware_stack
 
     def build_traced() -> ASGIApp:

@@ -28,7 +28,7 @@ class BodyCopy:
         if self._size > self._limit:
             self._parts = None
         elif self._parts is not None and body:
-            self._parts.append(body)
+            self._parts.append(bytes(body))  # a server may use its buffer again
 
     def document(self) -> Mapping[str, Any] | None:
         """The JSON object that was copied, or None: too large, not JSON, not an object."""
@@ -56,7 +56,12 @@ def _stops(value: object) -> tuple[str, ...] | None:
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
         return None
-    return tuple(stop[:MAX_TEXT] for stop in stops[:MAX_STOPS]) or None
+    return tuple(_text(stop) for stop in stops[:MAX_STOPS]) or None
+
+
+def _text(value: str) -> str:
+    """`value` bounded and encodable: JSON can spell lone surrogates, which no exporter can."""
+    return value[:MAX_TEXT].encode("utf-8", "replace").decode()
 
 
 def _choices(value: object) -> int | None:
@@ -91,4 +96,4 @@ def request_facts(document: Mapping[str, Any]) -> dict[str, object]:
 def model_of(document: Mapping[str, Any]) -> str | None:
     """The model that a request asks for, bounded."""
     model = document.get("model")
-    return model[:MAX_TEXT] if isinstance(model, str) and model else None
+    return _text(model) if isinstance(model, str) and model else None

@@ -7,6 +7,7 @@ bytes and one bucket. Our own faults are contained; the app's and the server's p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from llm_trace import context
@@ -98,11 +99,9 @@ class Exchange:
 
     async def run(self, app: ASGIApp) -> None:
         """Run `app` with its messages watched; what it raises is recorded and raised again."""
-        dispatch, timeline = self._dispatch, self.timeline
-        identity = timeline.identity
-        token = context.enter(timeline)
-        active = dispatch.tracer.activate(identity) if identity else None
-        dispatch.live.add(timeline)
+        token = context.enter(self.timeline)
+        active = self.timeline.activate()
+        self._dispatch.live.add(self.timeline)
         try:
             await app(self._scope, self.receive, self.send)
         except BaseException as error:
@@ -110,8 +109,9 @@ class Exchange:
             raise
         finally:
             self._finish(self._now(), complete=False)
-            dispatch.tracer.deactivate(active)
-            context.leave(token)
+            with suppress(ValueError):  # a task that is torn down may end in another context
+                context.leave(token)
+            self.timeline.deactivate(active)
 
     async def receive(self) -> Message:
         """The server's next message, for the app; we never ask for one ourselves."""
@@ -165,9 +165,10 @@ class Exchange:
 
     def _choose_watch(self, content_type: str) -> None:
         framing = framing_of(content_type)
-        if framing == "text" and not (self._operation or self.timeline.calls):
-            framing = None  # any text is a token only where a generation is declared
         self._watch = self._plain_body
+        if framing == "text" and not (self._operation or self.timeline.calls):
+            self._watch = self._undeclared  # any text is a token only in a generation
+            return
         if framing is not None and not self._hidden:
             self._is_text = framing == "text"
             self._detector = TokenDetector(framing)
@@ -175,6 +176,14 @@ class Exchange:
             self._watch = self._stream_body
         elif framing is None and "json" in content_type and not self._hidden:
             self._json = BodyCopy(self._settings.max_body_bytes)
+
+    def _undeclared(self, message: Message) -> None:
+        """Text of a route that is no known generation: a call may still be made while it runs."""
+        if self.timeline.calls:
+            self._choose_watch("text/plain")
+            self._watch(message)
+        else:
+            self._plain_body(message)
 
     def _plain_body(self, message: Message) -> None:
         """An answer in one piece, or one whose tokens cannot be seen."""

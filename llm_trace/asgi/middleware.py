@@ -9,6 +9,7 @@ from llm_trace.asgi.types import ASGIApp, Receive, Scope, Send
 from llm_trace.core import engines, faults
 from llm_trace.core.clock import SYSTEM, Clock
 from llm_trace.core.dispatch import Dispatch
+from llm_trace.core.identity import TraceIdentity
 from llm_trace.core.timeline import Timeline
 from llm_trace.settings import Settings
 
@@ -31,23 +32,24 @@ class LedgerMiddleware:
         self._dispatch = dispatch
         self._clock = clock
         self._routes = Routes(settings.routes, tuple(settings.quiet_paths))
+        self._enabled = settings.enabled
         self._met_engines = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one scope."""
-        if scope["type"] == "lifespan":
-            flush_at_shutdown(scope, self._dispatch.flush)
-        if scope["type"] != "http" or MARK in scope or self._routes.is_quiet(scope):
-            await self.app(scope, receive, send)
-            return
-        exchange = self._exchange(scope, receive, send)
+        exchange = self._exchange(scope, receive, send) if self._enabled else None
         if exchange is None:
             await self.app(scope, receive, send)
         else:
             await exchange.run(self.app)
 
     def _exchange(self, scope: Scope, receive: Receive, send: Send) -> Exchange | None:
+        """What watches this scope, if it is a request to be watched."""
         try:
+            if scope["type"] == "lifespan":
+                flush_at_shutdown(scope, self._dispatch.flush)
+            if scope["type"] != "http" or MARK in scope or self._routes.is_quiet(scope):
+                return None
             if not self._met_engines:
                 self._met_engines = True
                 engines.meet(scope)
@@ -57,11 +59,9 @@ class LedgerMiddleware:
             return None
 
     def _begin(self, scope: Scope, receive: Receive, send: Send) -> Exchange:
-        tracer = self._dispatch.tracer
-        timeline = Timeline(self._clock, scope["headers"], tracer)
-        name = f"{scope['method']} {scope['path']}"
+        timeline = Timeline(self._clock, scope["headers"], self._dispatch.tracer)
         timeline.state = scope.get("state") or {}
-        timeline.identity = tracer.begin(scope["headers"], name)
+        timeline.identity = self._identity(scope)
         exchange = Exchange(
             scope,
             receive,
@@ -75,3 +75,12 @@ class LedgerMiddleware:
         if self._settings.rewrite_traceparent:
             rewrite_headers(scope, timeline)
         return exchange
+
+    def _identity(self, scope: Scope) -> TraceIdentity | None:
+        """The request's place in a trace; a tracer that fails costs it its spans, no metric."""
+        try:
+            name = f"{scope['method']} {scope['path']}"
+            return self._dispatch.tracer.begin(scope["headers"], name)
+        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+            faults.contain("tracer", error)
+            return None

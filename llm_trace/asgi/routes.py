@@ -31,6 +31,10 @@ OPERATIONS: Final[Mapping[str, str]] = {
 """Path suffixes that engines and gateways agree on, and their `gen_ai.operation.name`."""
 
 
+MAX_REMEMBERED: Final = 512
+"""Longer paths are looked up afresh each time: what is remembered must stay small."""
+
+
 class Routes:
     """The settings' view of paths; looks each path up once and remembers a bounded number."""
 
@@ -49,11 +53,19 @@ class Routes:
 
     def is_quiet(self, scope: Scope) -> bool:
         """Whether a request is a probe, a preflight or a scrape: out of the way entirely."""
-        return scope["method"] in QUIET_METHODS or self._look_up(scope["path"])[0]
+        path = scope["path"]
+        if scope["method"] in QUIET_METHODS or self._of(path)[0]:
+            return True
+        prefix = scope.get("root_path", "")  # of a proxy or mount: servers leave it in the path
+        return prefix != "" and path.startswith(prefix) and self._of(path[len(prefix) :])[0]
 
     def operation(self, path: str) -> str | None:
         """`gen_ai.operation.name` of a path, or None when only the request itself can tell."""
-        return self._look_up(path)[1]
+        return self._of(path)[1]
+
+    def _of(self, path: str) -> tuple[bool, str | None]:
+        look_up = self._look_up if len(path) <= MAX_REMEMBERED else self._look_up.__wrapped__
+        return look_up(path)
 
 
 def template(scope: Scope) -> str | None:
@@ -63,5 +75,5 @@ def template(scope: Scope) -> str | None:
     if not isinstance(path, str):
         return None
     base = scope.get("app_root_path")
-    mounted = scope.get("root_path", "")[len(base) :] if isinstance(base, str) else ""
-    return f"{mounted}{path}"
+    mounted = scope.get("root_path", "") if isinstance(base, str) else ""
+    return f"{mounted.removeprefix(base or '')}{path}"

@@ -44,7 +44,7 @@ class Dispatch:
         self.flush = flush
         self.live: set[Timeline] = set()
         """Requests in flight; gauges are counted from it when they are read."""
-        engines.watch(self.live)
+        engines.watch(self)
 
     def deliver(self, record: RequestRecord) -> None:
         """Hand `record` to every observer."""

@@ -6,13 +6,21 @@ So it leaves a hook here, and the first request of each server hands the hook it
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from llm_trace.core.timeline import Timeline
 
 from llm_trace.core import faults
+
+
+class Live(Protocol):
+    """Whoever knows which requests are in flight."""
+
+    live: set[Timeline]
+
 
 Hook = Callable[[MutableMapping[str, Any]], None]
 
@@ -21,7 +29,7 @@ _hooks: list[Hook] = []
 served_models: set[str] = set()
 """Model names that an integrated engine serves: safe metric labels."""
 
-_live: list[set[Timeline]] = []
+_watched: weakref.WeakSet[Live] = weakref.WeakSet()
 
 
 def on_first_request(hook: Hook) -> None:
@@ -38,12 +46,12 @@ def meet(scope: MutableMapping[str, Any]) -> None:
             faults.contain("engine_hook", error)
 
 
-def watch(live: set[Timeline]) -> None:
-    """Let integrations see the requests in `live`; for dispatches, of which there are few."""
-    _live.append(live)
+def watch(requests: Live) -> None:
+    """Let integrations see the requests of a dispatch, as long as it exists."""
+    _watched.add(requests)
 
 
 def live_requests() -> Iterator[Timeline]:
     """Every request in flight in this process."""
-    for requests in _live:
-        yield from tuple(requests)
+    for requests in tuple(_watched):
+        yield from tuple(requests.live)

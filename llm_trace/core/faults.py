@@ -15,9 +15,15 @@ from contextlib import contextmanager
 def log() -> logging.Logger:
     """Our logger, asked for when it is used.
 
-    Servers configure logging while they start, and that disables loggers that exist by then.
+    Hosts configure logging for themselves: some disable all loggers that exist by then, and vLLM
+    ends up with a root logger at ERROR. Neither speaks of us: a warning of ours is seen unless
+    somebody sets the level of this very logger.
     """
-    return logging.getLogger("llm_trace")
+    logger = logging.getLogger("llm_trace")
+    logger.disabled = False
+    if not logger.isEnabledFor(logging.WARNING) and logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)
+    return logger
 
 
 internal: Counter[str] = Counter()

@@ -90,6 +90,7 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
         intervals=tuple(_close(i, finished) for i in timeline.intervals),
         calls=tuple(calls.values()),
         visible=calls[id(shown)] if shown else None,
+        parallel_calls=len(visible),
         first_answer=timeline.first_answer_sent,
         tokens_observable=answer.tokens_observable,
         gaps=answer.gaps,

@@ -62,11 +62,16 @@ def _cut_short(ending: Ending) -> tuple[Outcome, str | None]:
     if type(error).__name__ in CANCELS or ending.client_gone:
         return "cancelled", None
     if error is not None:
-        kind = type(error).__name__
-        return ("timeout" if kind == "TimeoutError" else "error"), error_type(error)
+        return ("timeout" if _is_timeout(error) else "error"), error_type(error)
     if ending.stream_error is not None:
         return _stream_failed(ending.stream_error)
     return "truncated", "truncated"
+
+
+def _is_timeout(error: BaseException) -> bool:
+    """Libraries have their own: asyncio's before Python 3.11, httpx.ReadTimeout, and more."""
+    name = type(error).__name__
+    return isinstance(error, TimeoutError) or name.endswith(("Timeout", "TimeoutError"))
 
 
 def _stream_failed(stream_error: str) -> tuple[Outcome, str]:

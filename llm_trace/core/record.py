@@ -110,6 +110,8 @@ class RequestRecord:
     calls: tuple[CallRecord, ...] = ()
     visible: CallRecord | None = None
     """The call whose tokens the client saw."""
+    parallel_calls: int = 0
+    """How many calls made the answer side by side; those that only prepared it are not counted."""
     first_answer: int = 0
     tokens_observable: bool = True
     gaps: ChunkGaps | None = None
@@ -140,7 +142,7 @@ class RequestRecord:
 
         Client-side stamps when one call made the whole answer, else the visible call's own.
         """
-        if self.streamed and len(self.calls) <= 1:
+        if self.streamed and self.parallel_calls <= 1:
             first, last = (self.moments.get(m, 0) for m in ("first_token_sent", "last_token_sent"))
             tokens = self.usage.output_tokens
         elif self.visible is not None:

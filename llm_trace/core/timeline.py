@@ -178,6 +178,23 @@ class Timeline:
             if name in PROPAGATED
         }
 
+    def activate(self, span_id: int = 0) -> object:
+        """Make the root, or `span_id`, the span that inner instrumentation finds as its parent."""
+        if self.identity is None:
+            return None
+        try:
+            return self.tracer.activate(self.identity, span_id)
+        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+            faults.contain("tracer", error)
+            return None
+
+    def deactivate(self, token: object) -> None:
+        """Undo `activate`."""
+        try:
+            self.tracer.deactivate(token)
+        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+            faults.contain("tracer", error)
+
     def live_phase(self) -> str:
         """The phase that the request is in now, as far as anyone has said."""
         if self.first_token_sent:

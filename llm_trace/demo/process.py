@@ -17,7 +17,7 @@ from llm_trace.demo.signals import deferred
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-GRACE: Final = 10.0
+GRACE: Final = 5.0
 """Seconds between the polite signal and the one that cannot be refused."""
 _POLL: Final = 0.05
 _TAIL_BYTES: Final = 16384

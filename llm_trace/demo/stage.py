@@ -91,14 +91,17 @@ def stage(engine: Engine, options: Options, progress: Progress) -> Iterator[Stag
 
 @contextmanager
 def _work_directory() -> Iterator[Path]:
-    """Make a place for the model and the logs; it stays when something went wrong, to be read."""
+    """Make a place for the model and the logs; it stays when an error names a log to read."""
     work = Path(tempfile.mkdtemp(prefix="llm-trace-demo-"))
+    keep = False
     try:
         yield work
-    except (KeyboardInterrupt, SystemExit):
-        shutil.rmtree(work, ignore_errors=True)
+    except DemoError:
+        keep = True
         raise
-    shutil.rmtree(work, ignore_errors=True)
+    finally:
+        if not keep:
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def _engine_program(

@@ -13,6 +13,7 @@ from llm_trace.core.record import ChunkGaps, RequestRecord
 from llm_trace.observers.metrics import Instruments
 
 MAX_LEARNED_MODELS: Final = 32
+MAX_MODEL_LENGTH: Final = 256
 MAX_ERROR_TYPES: Final = 64
 OTHER_ERROR: Final = "_OTHER"
 """OpenTelemetry's fallback value of `error.type`."""
@@ -77,7 +78,8 @@ class MetricsObserver:
         if model in self._learned or model in engines.served_models:
             return model
         answered = record.outcome == "ok" and bool(record.usage.output_tokens or record.ttft)
-        if not answered or len(self._learned) >= MAX_LEARNED_MODELS:
+        full = len(self._learned) >= MAX_LEARNED_MODELS or len(model) > MAX_MODEL_LENGTH
+        if not answered or full or not model.isprintable():  # a lone surrogate breaks the scrape
             return s.OTHER
         self._learned.add(model)
         return model

@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanContext, SpanKind
 
 from llm_trace import semconv as s
 from llm_trace.core.identity import TraceIdentity
-from llm_trace.core.ledger import Segment
+from llm_trace.core.ledger import HANDED_OFF, QUEUED, Segment
 from llm_trace.core.outcome import FAULTS
 from llm_trace.core.record import CallRecord, IntervalRecord, RequestRecord
 from llm_trace.core.timeline import random_span_id
@@ -156,9 +156,9 @@ class SpanObserver:
         )
 
 
-def _queue_facts(_record: RequestRecord, call: CallRecord) -> list[tuple[str, object]]:
-    before = (call.queued - call.handed_off) / 1e9 if call.queued else None
-    return [(s.QUEUE_BEFORE_ENGINE, before)]
+def _queue_facts(record: RequestRecord, _call: CallRecord) -> list[tuple[str, object]]:
+    handed_off, queued = (record.moments.get(m, 0) for m in (HANDED_OFF, QUEUED))
+    return [(s.QUEUE_BEFORE_ENGINE, (queued - handed_off) / 1e9 if handed_off and queued else None)]
 
 
 def _prefill_facts(record: RequestRecord, call: CallRecord) -> list[tuple[str, object]]:

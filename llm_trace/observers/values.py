@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
@@ -26,8 +28,10 @@ def clean(value: object, limit: int) -> Value | None:
     """
     if value is None or isinstance(value, bool):
         return value
+    if type(value) is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, str):
-        return cut(str(value), limit)
+        return cut(str.__str__(value), limit)  # an enum's own text, not its member's name
     if isinstance(value, list | tuple | set | frozenset):
         return tuple(cut(str(item), limit) for item in list(value)[:MAX_ITEMS])
     return _number(value) if _is_number(value) else cut(str(value), limit)
@@ -38,13 +42,13 @@ def _is_number(value: object) -> bool:
 
 
 def _number(value: object) -> Value | None:
-    try:
-        if hasattr(value, "__index__"):
-            whole = value.__index__()
-            return whole if -_INT64 <= whole < _INT64 else str(whole)
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        return None
+    with suppress(TypeError, ValueError):  # arrays and tensors have the method and may refuse
+        whole = operator.index(value)  # type: ignore[arg-type]
+        return whole if -_INT64 <= whole < _INT64 else str(whole)
+    with suppress(TypeError, ValueError, OverflowError):
+        number = float(value)  # type: ignore[arg-type]
+        return number if math.isfinite(number) else None
+    return None
 
 
 def clean_all(pairs: Iterable[tuple[str, object]], limit: int) -> dict[str, Value]:

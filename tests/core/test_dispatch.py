@@ -1,5 +1,6 @@
 """Records reach every observer; requests in flight are counted by phase."""
 
+import weakref
 from collections import Counter
 
 import pytest
@@ -37,7 +38,7 @@ def record():
 def no_servers(monkeypatch):
     """No integrations, and no dispatches of other tests."""
     monkeypatch.setattr(engines, "_hooks", [])
-    monkeypatch.setattr(engines, "_live", [])
+    monkeypatch.setattr(engines, "_watched", weakref.WeakSet())
     monkeypatch.setattr(faults, "internal", Counter())
 
 

@@ -200,3 +200,33 @@ def test_a_span_id_is_never_zero(monkeypatch):
 
     expected = [1, 5]
     assert expected == [t.random_span_id(), t.random_span_id()]
+
+
+class TracerThatRaises:
+    """Fails whatever it is asked to do."""
+
+    def begin(self, headers, name):
+        """Fail."""
+        raise RuntimeError(name)
+
+    def activate(self, identity, span_id=0):
+        """Fail."""
+        raise RuntimeError(span_id)
+
+    def deactivate(self, token):
+        """Fail."""
+        raise RuntimeError(token)
+
+
+def test_a_tracer_that_raises_is_contained(monkeypatch):
+    """Making a span current, or undoing it, never raises into the app; it is counted."""
+    monkeypatch.setattr(faults, "internal", Counter())
+    timeline = Timeline(FakeClock().clock, tracer=TracerThatRaises())
+    timeline.identity = TraceIdentity(trace_id=1, span_id=2)
+
+    with faults.production():
+        token = timeline.activate()
+        timeline.deactivate(token)
+
+    expected = (None, {"tracer": 2})
+    assert expected == (token, dict(faults.internal))
