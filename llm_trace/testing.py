@@ -32,7 +32,10 @@ START: Final = 1_000_000_000
 WALL: Final = 1_700_000_000_000_000_000
 """Unix ns at which a `FakeClock` begins."""
 
-Step = int | Message | BaseException | Callable[[], object]
+RECEIVE: Final = "receive"
+"""A step of a `scripted` app: it asks for one message."""
+
+Step = int | str | Message | BaseException | Callable[[], object]
 
 
 class FakeClock:
@@ -160,8 +163,8 @@ def sse(data: object) -> Message:
 def scripted(clock: FakeClock, *steps: Step, reads: bool = True) -> ASGIApp:
     """An app that takes `steps` one after the other.
 
-    A number lets that many nanoseconds pass, a message is sent, an exception is raised, and
-    anything else is called, and awaited where it can be.
+    A number lets that many nanoseconds pass, a message is sent, `RECEIVE` asks for one, an
+    exception is raised, and anything else is called, and awaited where it can be.
 
     Args:
         clock: The clock that numbers move.
@@ -173,14 +176,16 @@ def scripted(clock: FakeClock, *steps: Step, reads: bool = True) -> ASGIApp:
         while reads and (await receive()).get("more_body", False):
             pass
         for step in steps:
-            await _take(step, clock, send)
+            await _take(step, clock, receive, send)
 
     return app
 
 
-async def _take(step: Step, clock: FakeClock, send: Send) -> None:
+async def _take(step: Step, clock: FakeClock, receive: Receive, send: Send) -> None:
     if isinstance(step, int):
         clock.advance(step)
+    elif isinstance(step, str):
+        await receive()
     elif isinstance(step, BaseException):
         raise step
     elif callable(step):

@@ -89,6 +89,23 @@ def test_ctrl_c_is_status_130(command, capsys):
     assert "interrupted" in capsys.readouterr().err
 
 
+def test_a_reader_that_went_away_is_no_traceback():
+    """Piping into `head` ends quietly."""
+    code = (
+        "import sys; from llm_trace import cli\n"
+        "cli._load = lambda _c: lambda _a: print('x' * 100_000, flush=True)\n"
+        "sys.exit(cli.main(['demo']))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        program.stdout.close()
+        said = program.stderr.read()
+
+    assert program.returncode == cli.UNREAD
+    assert said == b""
+
+
 def test_a_missing_extra_names_the_install(monkeypatch, capsys):
     """The error is the command that repairs it."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)

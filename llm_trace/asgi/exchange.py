@@ -61,6 +61,7 @@ class Exchange:
         "_settings",
         "_status",
         "_trailers",
+        "_usual",
         "_watch",
         "timeline",
     )
@@ -92,7 +93,7 @@ class Exchange:
         self._detector: TokenDetector | None = None
         self._feed: Callable[[bytes], int] = _nothing
         self._gaps: GapCounter | None = None
-        self._bits = self._status = self._first_byte = 0
+        self._bits = self._status = self._first_byte = self._usual = 0
         self._client_gone = self._hidden = self._trailers = self._is_text = False
         self._exception: BaseException | None = None
         self._watch: Callable[[Message], None] = self._unstarted
@@ -208,20 +209,20 @@ class Exchange:
         """The hot path: a chunk after the first token."""
         now = self._now()
         seen = self._feed(message.get("body", b""))
-        timeline = self.timeline
-        if seen & Seen.TOKEN and timeline.first_answer_sent:
+        if seen == self._usual:  # as the token before it: nothing is new but the gap
+            timeline = self.timeline
             self._gaps.add(now - timeline.last_token_sent)  # type: ignore[union-attr]
             timeline.last_token_sent = now
-            self._bits |= seen
         elif seen:
             self._saw(seen, now)
-        if not message.get("more_body", False):
+        if not message.get("more_body"):
             self._look_for_end(message, now)
 
     def _saw(self, seen: int, now: int) -> None:
         self._bits |= seen
         if not seen & Seen.TOKEN:
             return
+        self._usual = seen
         timeline = self.timeline
         if not timeline.first_token_sent:
             timeline.first_token_sent = now

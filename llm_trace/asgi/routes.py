@@ -75,5 +75,7 @@ def template(scope: Scope) -> str | None:
     if not isinstance(path, str):
         return None
     base = scope.get("app_root_path")
-    mounted = scope.get("root_path", "") if isinstance(base, str) else ""
-    return f"{mounted.removeprefix(base or '')}{path}"
+    mounted = scope.get("root_path", "").removeprefix(base) if isinstance(base, str) else ""
+    if hasattr(route, "routes"):  # a mount that nothing below answered: its path is in the root's
+        return mounted or None
+    return f"{mounted}{path}"

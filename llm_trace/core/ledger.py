@@ -239,6 +239,9 @@ def lay_claims(stretches: Sequence[Segment], claims: Iterable[Claim]) -> list[Se
     segments: list[Segment] = []
     for stretch in stretches:
         rivals = [c for c in bounded if _may_take(c, stretch)]
+        if not rivals:
+            _append(segments, *stretch)
+            continue
         cuts = {stretch.start, stretch.end}
         cuts.update(
             at for c in rivals for at in (c.start, c.end) if stretch.start < at < stretch.end

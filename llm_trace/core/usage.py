@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 MAX_TOKENS = 2**53
 """Above it a count is no count: backends read JSON numbers as doubles."""
@@ -21,7 +21,14 @@ class Usage(NamedTuple):
 
     def overlaid(self, other: Usage) -> Usage:
         """This usage with the counts that `other` knows put over it."""
+        if other == _NOTHING:
+            return self
+        if self == _NOTHING:
+            return other
         return Usage(*(b if b is not None else a for a, b in zip(self, other, strict=True)))
+
+
+_NOTHING: Final = Usage()
 
 
 def count(value: object) -> int | None:
@@ -37,7 +44,10 @@ def count(value: object) -> int | None:
 
 def total(usages: Iterable[Usage]) -> Usage:
     """The sum, field by field, of what is known."""
-    columns = zip(*usages, strict=True)
+    known = [usage for usage in usages if usage != _NOTHING]
+    if len(known) <= 1:  # nearly always there is one call
+        return known[0] if known else _NOTHING
+    columns = zip(*known, strict=True)
     return Usage(*(_sum_known(column) for column in columns))
 
 

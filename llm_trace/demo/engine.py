@@ -61,7 +61,9 @@ class Engine:
     @property
     def title(self) -> str:
         """What the screen calls it."""
-        return "a SIMULATED engine" if self.simulated else f"vLLM {self.version} on this CPU"
+        if self.simulated:
+            return "a SIMULATED engine"
+        return f"vLLM {self.version}" + (" on this CPU" if "cpu" in self.version else "")
 
 
 def check_model(model: Path) -> Path:

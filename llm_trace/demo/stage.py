@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _READY_SECONDS: Final = 300
 _POLL: Final = 0.2
 _OK: Final = 200
+_MAKES: Final = (
+    "makes a tiny model with random weights: its text means nothing, its work is a transformer's"
+)
 _LOG_PREFIX: Final = re.compile(r"^(\(.*?\) )?[A-Z]+ [-\d]+ [:\d]+ \[.*?\]")
 """Process, level, time and place in vLLM's log."""
 
@@ -70,6 +73,12 @@ def stage(engine: Engine, options: Options, progress: Progress) -> Iterator[Stag
 
     What can be checked is checked first, so that nothing is half started.
     """
+    given = [options.app_port, options.engine_port, options.receiver_port]
+    asked = [port for port in given if port]
+    if len(set(asked)) < len(asked):
+        raise DemoError(
+            "Two programs cannot share a port: give the --*-port options different ones."
+        )
     app_port = choose(options.app_port, "--app-port")
     engine_port = choose(options.engine_port, "--engine-port")
     choose(options.receiver_port, "--receiver-port")
@@ -115,7 +124,7 @@ def _engine_program(
 
 
 def _make_model(python: Path, work: Path, stack: ExitStack, progress: Progress) -> Path:
-    progress.update("makes a tiny random-weight model (nothing is downloaded)", force=True)
+    progress.update(_MAKES, force=True)
     maker = programs.model_maker(python, work / "model", work / "model.log")
     stack.callback(maker.stop)
     maker.start()

@@ -9,6 +9,7 @@ from llm_trace.core.record import CallRecord, RequestRecord
 from llm_trace.observers.values import Value, clean_all, seconds
 
 Pairs = Iterator[tuple[str, object]]
+Measured = Iterator[tuple[str, Value | None]]
 
 
 def root_name(record: RequestRecord) -> str:
@@ -30,13 +31,16 @@ def root_attributes(record: RequestRecord, *, limit: int, latency: bool) -> dict
         limit: Bound of a string, in UTF-8 bytes.
         latency: Whether to add the `gen_ai.latency.*` keys.
     """
-    pairs = list(record.attributes.items())
-    pairs += _http(record)
-    if record.operation is not None:
-        pairs += [*_request(record), *_usage(record), *_ledger(record)]
-        if latency and record.visible is not None:
-            pairs += _latency(record, record.visible)
-    return clean_all(pairs, limit)
+    said = [*record.attributes.items(), *_http(record)]
+    if record.operation is None:
+        return clean_all(said, limit)
+    attributes = clean_all([*said, *_request(record)], limit)
+    # What we measured is safe as it is: numbers, and words of closed sets.
+    measured = [*_usage(record), *_ledger(record)]
+    if latency and record.visible is not None:
+        measured += _latency(record, record.visible)
+    attributes.update((key, value) for key, value in measured if value is not None)
+    return attributes
 
 
 def _http(record: RequestRecord) -> Pairs:
@@ -64,7 +68,7 @@ def _request(record: RequestRecord) -> Pairs:
         yield from call.attributes.items()
 
 
-def _usage(record: RequestRecord) -> Pairs:
+def _usage(record: RequestRecord) -> Measured:
     usage = record.usage
     yield s.USAGE_INPUT_TOKENS, usage.input_tokens
     yield s.USAGE_OUTPUT_TOKENS, usage.output_tokens
@@ -72,7 +76,7 @@ def _usage(record: RequestRecord) -> Pairs:
     yield s.USAGE_REASONING_TOKENS, usage.reasoning_tokens
 
 
-def _ledger(record: RequestRecord) -> Pairs:
+def _ledger(record: RequestRecord) -> Measured:
     yield s.OUTCOME, record.outcome
     yield s.LAST_PHASE, record.last_phase
     yield s.START_STATE, record.start_state
@@ -89,7 +93,7 @@ def _ledger(record: RequestRecord) -> Pairs:
         yield s.PREEMPTIONS, record.visible.preemptions or None
 
 
-def _latency(record: RequestRecord, call: CallRecord) -> Pairs:
+def _latency(record: RequestRecord, call: CallRecord) -> Measured:
     """The keys that vLLM and SGLang share, on the engine's own clock, where it gave stamps."""
     yield s.LATENCY_E2E, record.duration / 1e9
     for key, start, end in (

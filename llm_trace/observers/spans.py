@@ -99,7 +99,7 @@ class SpanObserver:
         call = record.visible
         if call is not None and phase in _PHASE_FACTS:
             facts = _PHASE_FACTS[phase](record, call)
-            attributes.update(clean_all(facts, self._limit))
+            attributes.update((key, value) for key, value in facts if value is not None)
         if phase == s.DECODE and not record.streamed:
             attributes[s.PHASE_SOURCE] = "engine"
         parent = call.span_id if call is not None and phase in _OF_THE_CALL else 0
@@ -156,12 +156,12 @@ class SpanObserver:
         )
 
 
-def _queue_facts(record: RequestRecord, _call: CallRecord) -> list[tuple[str, object]]:
+def _queue_facts(record: RequestRecord, _call: CallRecord) -> list[tuple[str, Value | None]]:
     handed_off, queued = (record.moments.get(m, 0) for m in (HANDED_OFF, QUEUED))
     return [(s.QUEUE_BEFORE_ENGINE, (queued - handed_off) / 1e9 if handed_off and queued else None)]
 
 
-def _prefill_facts(record: RequestRecord, call: CallRecord) -> list[tuple[str, object]]:
+def _prefill_facts(record: RequestRecord, call: CallRecord) -> list[tuple[str, Value | None]]:
     return [
         (s.PREFILL_CACHED_TOKENS, call.usage.cached_tokens),
         (s.PREFILL_COMPUTED_TOKENS, computed_tokens(call)),
@@ -169,7 +169,7 @@ def _prefill_facts(record: RequestRecord, call: CallRecord) -> list[tuple[str, o
     ]
 
 
-def _decode_facts(record: RequestRecord, call: CallRecord) -> list[tuple[str, object]]:
+def _decode_facts(record: RequestRecord, call: CallRecord) -> list[tuple[str, Value | None]]:
     return [
         (s.USAGE_OUTPUT_TOKENS, record.usage.output_tokens),
         (s.PREEMPTIONS, call.preemptions or None),
@@ -193,21 +193,25 @@ def computed_tokens(call: CallRecord) -> int | None:
 class _Family:
     """The contexts of one trace, made once."""
 
-    __slots__ = ("identity", "offset", "parent", "root")
+    __slots__ = ("_made", "identity", "offset", "parent", "root")
 
     def __init__(self, identity: TraceIdentity, offset: int) -> None:
         self.identity = identity
         self.offset = offset
+        self._made: dict[int, SpanContext] = {}
         self.root = self._context(identity.span_id)
         self.parent: SpanContext | None = None
         if identity.parent_span_id:
             self.parent = self._context(identity.parent_span_id, remote=identity.parent_is_remote)
 
     def _context(self, span_id: int, *, remote: bool = False) -> SpanContext:
-        identity = self.identity
-        return span_context(
-            identity.trace_id, span_id, sampled=True, remote=remote, state=identity.trace_state
-        )
+        made = self._made.get(span_id)
+        if made is None:
+            identity = self.identity
+            made = self._made[span_id] = span_context(
+                identity.trace_id, span_id, sampled=True, remote=remote, state=identity.trace_state
+            )
+        return made
 
     def child(
         self,

@@ -20,6 +20,9 @@ from llm_trace.core.identity import TraceIdentity
 from llm_trace.core.tracer import Headers
 from llm_trace.observers.sink import SpanSink
 
+MAX_TRACEPARENT: Final = 512
+"""A longer one is not handed to the propagator, which would log a warning for each request."""
+
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _UNSAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
 
@@ -39,8 +42,9 @@ def _carrier(headers: Headers) -> dict[str, list[str]]:
     carrier: dict[str, list[str]] = {}
     for name, value in headers:
         carrier.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-    if len(carrier.get("traceparent", ())) > 1:
-        del carrier["traceparent"]  # two parents are no parent
+    parents = carrier.get("traceparent", ())
+    if len(parents) > 1 or any(len(parent) > MAX_TRACEPARENT for parent in parents):
+        del carrier["traceparent"]  # two parents are no parent, and a long one is none
     return carrier
 
 

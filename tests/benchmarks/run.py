@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from llm_trace.core import faults
 from tests.benchmarks import drive, report, rounds
 from tests.benchmarks.budgets import Results, judge
 from tests.benchmarks.contenders import CONTENDERS, Contender
@@ -20,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; the exit status is 1 when a must is missed."""
     options = _options().parse_args(arguments)
     results, done = asyncio.run(measure(options.seconds))
+    if faults.internal:  # they were contained and logged; telemetry that fails is cheap
+        raise SystemExit(f"no result: faults of llm_trace while measuring: {dict(faults.internal)}")
     verdicts = judge(results)
     write = report.as_json if options.json else report.text
     sys.stdout.write(write(results, verdicts, done) + "\n")

@@ -15,6 +15,8 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.bench
+
 
 @pytest.fixture(scope="module")
 def results():

@@ -115,6 +115,15 @@ def test_a_port_in_use_starts_nothing():
     assert done.stdout == ""
 
 
+def test_one_port_for_two_programs_starts_nothing(unused_port):
+    """The clash is told before anything runs."""
+    port = str(unused_port)
+    done = run("--simulate", "--app-port", port, "--engine-port", port)
+
+    assert done.returncode == 2
+    assert "cannot share a port" in done.stderr
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_ended_demo_leaves_no_process(tmp_path, number, status):
     """Ctrl-C and SIGTERM take the app and the engine along."""

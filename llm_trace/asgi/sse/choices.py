@@ -36,12 +36,14 @@ def _read_choice(choice: dict[str, object], reading: Reading) -> None:
     reading.token(ANSWER, choice, "text")
     delta = as_dict(choice.get("delta"))
     for key, kind in _TEXTS:
-        reading.token(kind, delta, key)
+        if key in delta:
+            reading.token(kind, delta, key)
     if type(delta.get("content")) is list:
         _read_parts(as_list(delta["content"]), reading)
-    audio = as_dict(delta.get("audio"))
-    reading.token(ANSWER, audio, "data")
-    reading.token(ANSWER, audio, "transcript")
+    if "audio" in delta:
+        audio = as_dict(delta["audio"])
+        reading.token(ANSWER, audio, "data")
+        reading.token(ANSWER, audio, "transcript")
     if "tool_calls" in delta or "function_call" in delta:
         _read_calls(delta, reading)
     reading.finish(choice.get("finish_reason"))

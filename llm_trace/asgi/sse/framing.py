@@ -74,6 +74,8 @@ class Fields(NamedTuple):
 
 def fields_of(raw: bytes) -> Fields:
     """Take a server-sent event apart; unknown fields, `id` and `retry` are skipped."""
+    if raw[:6] == b"data: " and raw.find(b"\n") == len(raw) - 2 and _CR not in raw:
+        return Fields("", raw[6:-2], commented=False)  # what nearly every event is
     name, lines, commented = b"", [], False
     # bytes.splitlines() knows exactly the three line ends of the format.
     for line in raw.removeprefix(_BOM).splitlines():
@@ -127,6 +129,17 @@ class Framer:
             start = _skip_line_ends(data, stop)
         self._hold(data, start)
         return events
+
+    def is_one_event(self, body: bytes) -> bool:
+        """Say whether `body` is one line and the blank line that closes it: nearly every one is."""
+        return (
+            body[:5] == b"data:"
+            and body.find(b"\n") == len(body) - 2
+            and body[-1:] == b"\n"
+            and _CR not in body
+            and self._closing is _BLANK_LINE
+            and len(body) < EVENT_LIMIT
+        )
 
     def close(self) -> list[bytes]:
         """Return the event that the end of the stream left open, if any."""
