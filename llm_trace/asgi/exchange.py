@@ -1,7 +1,7 @@
 """One HTTP exchange, watched: messages pass unchanged, at once, in order, and leave stamps.
 
-`send` is the hot path: after the first token a chunk costs one clock read, one bounded look at its
-bytes and one bucket. Our own faults are contained; the app's and the server's pass untouched.
+What happens to a chunk after the first token is in `chunks`, the hot path; the rest is here. Our
+own faults are contained; the app's and the server's pass untouched.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from llm_trace import context
 from llm_trace import semconv as s
 from llm_trace.asgi.answer import facts_of
 from llm_trace.asgi.body import BodyCopy, model_of, request_facts
+from llm_trace.asgi.chunks import watched
 from llm_trace.asgi.gaps import GapCounter
 from llm_trace.asgi.routes import Routes, template
 from llm_trace.asgi.sse import Seen, StreamFacts, TokenDetector, framing_of
@@ -38,6 +39,7 @@ class Exchange:
     """The state of one request between the server and the app."""
 
     __slots__ = (
+        "_arm",
         "_bits",
         "_client_gone",
         "_detector",
@@ -57,12 +59,11 @@ class Exchange:
         "_request_body",
         "_routes",
         "_scope",
-        "_send",
         "_settings",
         "_status",
         "_trailers",
-        "_usual",
         "_watch",
+        "send",
         "timeline",
     )
 
@@ -81,7 +82,6 @@ class Exchange:
         self._now = timeline.clock.monotonic_ns
         self._scope = scope
         self._receive = receive
-        self._send = send
         self._settings = settings
         self._routes = routes
         self._dispatch = dispatch
@@ -93,10 +93,11 @@ class Exchange:
         self._detector: TokenDetector | None = None
         self._feed: Callable[[bytes], int] = _nothing
         self._gaps: GapCounter | None = None
-        self._bits = self._status = self._first_byte = self._usual = 0
+        self._bits = self._status = self._first_byte = 0
         self._client_gone = self._hidden = self._trailers = self._is_text = False
         self._exception: BaseException | None = None
-        self._watch: Callable[[Message], None] = self._unstarted
+        self._watch: Callable[[Message, int], None] = self._unstarted
+        self.send, self._arm = watched(send, self._now, self)
 
     async def run(self, app: ASGIApp) -> None:
         """Run `app` with its messages watched; what it raises is recorded and raised again."""
@@ -123,17 +124,18 @@ class Exchange:
             faults.contain("receive", error)
         return message
 
-    async def send(self, message: Message) -> None:
-        """The app's message, to the server, before we look at it."""
-        try:
-            await self._send(message)
-        except OSError:
-            self._client_gone = True
-            raise
-        try:
-            self._watch(message)
-        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
-            faults.contain("send", error)
+    def watch(self, message: Message, now: int) -> None:
+        """A message was sent at `now`, before the first token."""
+        self._watch(message, now)
+
+    def unusual(self, message: Message, now: int, seen: int) -> None:
+        """A message after the first token that is not one more token of the same kind."""
+        self._saw(seen, now)
+        self._look_for_end(message, now)
+
+    def client_left(self) -> None:
+        """The server says that nobody listens any more."""
+        self._client_gone = True
 
     def _received(self, message: Message) -> None:
         if message["type"] == "http.disconnect":
@@ -153,7 +155,7 @@ class Exchange:
 
     # --- the response, by the state that it is in ---------------------------------------------
 
-    def _unstarted(self, message: Message) -> None:
+    def _unstarted(self, message: Message, _now: int) -> None:
         """Before `http.response.start`."""
         if message["type"] != "http.response.start":
             return
@@ -178,17 +180,16 @@ class Exchange:
         elif framing is None and "json" in content_type and not self._hidden:
             self._json = BodyCopy(self._settings.max_body_bytes)
 
-    def _undeclared(self, message: Message) -> None:
+    def _undeclared(self, message: Message, now: int) -> None:
         """Text of a route that is no known generation: a call may still be made while it runs."""
         if self.timeline.calls:
             self._choose_watch("text/plain")
-            self._watch(message)
+            self._watch(message, now)
         else:
-            self._plain_body(message)
+            self._plain_body(message, now)
 
-    def _plain_body(self, message: Message) -> None:
+    def _plain_body(self, message: Message, now: int) -> None:
         """An answer in one piece, or one whose tokens cannot be seen."""
-        now = self._now()
         body = message.get("body", b"")
         if body:
             self._first_byte = self._first_byte or now
@@ -196,43 +197,28 @@ class Exchange:
                 self._json.feed(body)
         self._look_for_end(message, now)
 
-    def _stream_body(self, message: Message) -> None:
-        """A stream before its second token-bearing chunk."""
-        now = self._now()
+    def _stream_body(self, message: Message, now: int) -> None:
+        """A stream before its first token."""
         body = message.get("body", b"")
         if body:
             self._first_byte = self._first_byte or now
             self._saw(self._feed(body), now)
         self._look_for_end(message, now)
 
-    def _decoding(self, message: Message) -> None:
-        """The hot path: a chunk after the first token."""
-        now = self._now()
-        seen = self._feed(message.get("body", b""))
-        if seen == self._usual:  # as the token before it: nothing is new but the gap
-            timeline = self.timeline
-            self._gaps.add(now - timeline.last_token_sent)  # type: ignore[union-attr]
-            timeline.last_token_sent = now
-        elif seen:
-            self._saw(seen, now)
-        if not message.get("more_body"):
-            self._look_for_end(message, now)
-
     def _saw(self, seen: int, now: int) -> None:
         self._bits |= seen
         if not seen & Seen.TOKEN:
             return
-        self._usual = seen
         timeline = self.timeline
-        if not timeline.first_token_sent:
-            timeline.first_token_sent = now
+        if self._gaps is None:
             self._gaps = GapCounter()
-            self._watch = self._decoding
-        elif self._gaps is not None:
+            timeline.first_token_sent = now
+        else:
             self._gaps.add(now - timeline.last_token_sent)
         if seen & Seen.ANSWER:
             timeline.first_answer_sent = timeline.first_answer_sent or now
         timeline.last_token_sent = now
+        self._arm(self._feed, seen, self._gaps)
 
     def _look_for_end(self, message: Message, now: int) -> None:
         kind = message["type"]

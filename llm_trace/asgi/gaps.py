@@ -9,6 +9,7 @@ from llm_trace.core.record import ChunkGaps
 from llm_trace.semconv import TOKEN_BUCKETS
 
 BOUNDS_NS: Final = tuple(round(bound * 1e9) for bound in TOKEN_BUCKETS)
+_EDGES: Final = (-1, *BOUNDS_NS, 2**63)
 
 
 class GapCounter:
@@ -22,9 +23,17 @@ class GapCounter:
 
     def add(self, gap: int) -> None:
         """Count one gap, in ns."""
-        self.counts[bisect_left(BOUNDS_NS, gap)] += 1
-        if gap > self.longest:  # noqa: PLR1730 - max() costs twice as much, on every chunk
-            self.longest = gap
+        self.place(gap)
+        self.longest = max(self.longest, gap)
+
+    def place(self, gap: int) -> tuple[int, int, int]:
+        """Count a gap in its bucket, and return the bucket: above, up to, and its number.
+
+        Gaps of one stream are alike, so the next one is most often of the same bucket.
+        """
+        cell = bisect_left(BOUNDS_NS, gap)
+        self.counts[cell] += 1
+        return _EDGES[cell], _EDGES[cell + 1], cell
 
     def freeze(self, total: int) -> ChunkGaps | None:
         """The counts, or None when there was no gap; `total` is their sum in ns."""

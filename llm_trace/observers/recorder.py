@@ -80,7 +80,9 @@ class MetricsObserver:
             return model if model in self._served else s.OTHER
         if model in self._learned or model in engines.served_models:
             return model
-        answered = record.outcome == "ok" and bool(record.usage.output_tokens or record.ttft)
+        answered = record.outcome == "ok" and bool(
+            record.usage.output_tokens or record.ttft is not None
+        )
         full = len(self._learned) >= MAX_LEARNED_MODELS or len(model) > MAX_MODEL_LENGTH
         if not answered or full or not model.isprintable():  # a lone surrogate breaks the scrape
             return s.OTHER

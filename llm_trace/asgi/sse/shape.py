@@ -24,6 +24,7 @@ __all__ = ["Shape", "loosened"]
 
 _QUOTE: Final = ord('"')
 _ESCAPED: Final = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
+_EMPTY: Final = b'""'
 _LOOSE: Final = b"0123456789 "
 _PADDING_KEY: Final = b'"obfuscation":'
 
@@ -77,9 +78,15 @@ class Shape:
         head, tail = event[:start], event[start + len(plain) - 1 :]
         return cls(head, *_without_padding(tail), bits)
 
-    def loose(self) -> Shape:
-        """Return this shape without digits and blanks."""
-        return Shape(loosened(self.head), loosened(self.tail), loosened(self.end), self.bits)
+    def loose(self) -> Shape | None:
+        """Return this shape without digits and blanks.
+
+        Returns None if it holds a string that is empty then: one of nothing but digits, which may
+        be content, could not be told from it.
+        """
+        head, tail, end = loosened(self.head), loosened(self.tail), loosened(self.end)
+        is_doubtful = _EMPTY in head or _EMPTY in tail or _EMPTY in end
+        return None if is_doubtful else Shape(head, tail, end, self.bits)
 
     def fits(self, event: bytes) -> bool:
         """Say whether `event` is usual."""

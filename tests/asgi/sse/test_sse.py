@@ -573,3 +573,15 @@ def test_an_event_that_continues_another_is_not_usual():
         "token_events": 1,
         "malformed": 1,
     }
+
+
+def test_a_string_of_digits_beside_an_empty_one_is_read_in_full():
+    """A second string that turns from empty to digits is a token of its own kind."""
+    shape = (
+        b'data: {"choices":[{"index":0,"delta":{"content":"%s"}},'
+        b'{"index":1,"delta":{"reasoning":"%s"}}]}\n\n'
+    )
+
+    assert observed([shape % (b"a", b""), shape % (b"b", b"0")]) == observed(
+        [shape % (b"a", b""), shape % (b"b", b"0")], detector=ReferenceDetector
+    )
