@@ -2,6 +2,9 @@
 
 A server ended by a signal may never run `atexit`, so the app's own lifespan carries the flush. Its
 messages are not touched: only what Starlette runs as the lifespan is extended.
+
+And the first word of a server that must not start: an app's middlewares are built when its lifespan
+begins, and what one raises there is taken for an app without a lifespan, which is then served.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from llm_trace.asgi.types import Scope
+from llm_trace.asgi.types import Receive, Scope, Send
 
 _MARK: Final = "_llm_trace_flushes"
 
@@ -33,3 +36,9 @@ def flush_at_shutdown(scope: Scope, flush: Callable[[], None]) -> None:
 
     setattr(lifespan, _MARK, True)
     router.lifespan_context = lifespan
+
+
+async def refuse_start(fault: str, receive: Receive, send: Send) -> None:
+    """Fail the start of the server that asks, which says `fault` and ends."""
+    await receive()
+    await send({"type": "lifespan.startup.failed", "message": fault})

@@ -57,16 +57,16 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
     answer.ending.handed_off = bool(timeline.calls)
     outcome, error = decide(answer.ending)
     streamed = answer.streamed and answer.tokens_observable
+    shown = first_visible(visible)
     tiling = m.tile(
-        _moments(timeline, visible, outcome, finished),
+        _moments(timeline, visible, shown, outcome, finished),
         _claims(timeline.intervals, earlier, finished),
         streamed=streamed,
         ended_early=outcome != "ok",
     )
     first = tiling.moments.get(m.FIRST_TOKEN_SENT)
-    usage = total(call.usage_now() for call in visible).overlaid(answer.usage)
+    usage = total([call.usage_now() for call in visible]).overlaid(answer.usage)
     calls = {id(call): call.freeze() for call in timeline.calls}
-    shown = first_visible(visible)
     return RequestRecord(
         identity=timeline.identity,
         received=timeline.received,
@@ -114,7 +114,11 @@ def split_calls(
     A call that returned before a later one was handed off prepared it (query rewriting, agent
     steps). A call handed off after the first visible token explains nothing of it.
     """
+    if not calls:
+        return [], []
     before = [c for c in calls if not first_token_sent or c.handed_off <= first_token_sent]
+    if len(before) == 1:  # nearly always
+        return [], before
     if not before:
         return [], []
     latest = max(call.handed_off for call in before)
@@ -124,12 +128,18 @@ def split_calls(
 
 def first_visible(visible: Sequence[EngineCall]) -> EngineCall | None:
     """Of parallel calls, the one whose token came first."""
+    if len(visible) <= 1:
+        return visible[0] if visible else None
     never = float("inf")
     return min(visible, key=lambda c: (c.first_token or never, c.handed_off), default=None)
 
 
 def _moments(
-    timeline: Timeline, visible: Sequence[EngineCall], outcome: Outcome, finished: int
+    timeline: Timeline,
+    visible: Sequence[EngineCall],
+    shown: EngineCall | None,
+    outcome: Outcome,
+    finished: int,
 ) -> dict[str, object]:
     given: dict[str, object] = {
         m.RECEIVED: timeline.received,
@@ -138,22 +148,20 @@ def _moments(
         m.LAST_TOKEN_SENT: timeline.last_token_sent,
         m.FINISHED: finished,
     }
-    call = first_visible(visible)
-    if call is not None:
-        given[m.HANDED_OFF] = call.handed_off
-        given[m.QUEUED] = call.queued
-        given[m.SCHEDULED] = call.scheduled
-        given[m.FIRST_TOKEN_ENGINE] = call.first_token
-        given[m.LAST_TOKEN_ENGINE] = max(c.last_token for c in visible)
+    if shown is not None:
+        given[m.HANDED_OFF] = shown.handed_off
+        given[m.QUEUED] = shown.queued
+        given[m.SCHEDULED] = shown.scheduled
+        given[m.FIRST_TOKEN_ENGINE] = shown.first_token
+        given[m.LAST_TOKEN_ENGINE] = max([c.last_token for c in visible])
         given[m.RETURNED] = _returned(visible, outcome)
     return given
 
 
 def _returned(visible: Sequence[EngineCall], outcome: Outcome) -> int:
     """When the last of the parallel calls returned; missing where the answer was cut short."""
-    if outcome != "ok" or not all(call.returned for call in visible):
-        return 0
-    return max(call.returned for call in visible)
+    returns = [call.returned for call in visible]
+    return max(returns) if outcome == "ok" and all(returns) else 0
 
 
 def _admitted(timeline: Timeline, outcome: Outcome) -> int:
@@ -166,7 +174,7 @@ def _admitted(timeline: Timeline, outcome: Outcome) -> int:
     signs = [timeline.body_complete]
     signs += [interval.start for interval in timeline.intervals]
     signs += [call.handed_off for call in timeline.calls]
-    return min((at for at in signs if at), default=0)
+    return min(filter(None, signs), default=0)
 
 
 def _claims(
@@ -198,7 +206,8 @@ def start_state(
     timeline: Timeline, visible: Sequence[EngineCall], usage: Usage, cached_share: float
 ) -> StartState:
     """How warm the engine was for this request."""
-    if any(c.cold for c in visible) or any(i.phase == s.MODEL_LOAD for i in timeline.intervals):
+    loads = [True for i in timeline.intervals if i.phase == s.MODEL_LOAD]
+    if loads or True in [call.cold for call in visible]:
         return "cold"
     if usage.cached_tokens is None or not usage.input_tokens:
         return "unknown"

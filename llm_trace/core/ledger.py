@@ -172,9 +172,16 @@ def keep_moments(order: Sequence[str], given: Mapping[str, object]) -> tuple[dic
 
     `received` is taken as it is and `finished` is never before it.
     """
-    stamps = {moment: at for moment in order if (at := stamp(given.get(moment)))}
-    times = list(stamps.values())
-    if FINISHED in stamps and RECEIVED in stamps and times == sorted(times):
+    stamps: dict[str, int] = {}
+    latest = 0
+    in_order = True
+    for moment in order:
+        at = given.get(moment)
+        if at and (at := stamp(at)):
+            stamps[moment] = at
+            in_order = in_order and at >= latest
+            latest = at
+    if in_order and RECEIVED in stamps and FINISHED in stamps:
         return stamps, 0
     return _repair(order, stamps)
 
@@ -206,12 +213,12 @@ def name_stretches(kept: Mapping[str, int], *, cut: Mapping[str, str] | None) ->
 
     `cut` names the last stretch of a request that ended early: `OPEN` or `OPEN_PLAIN`.
     """
-    moments = list(kept)
     stretches: list[Segment] = []
-    for left, right in pairwise(moments):
-        if kept[left] < kept[right]:
-            phase = _phase(left, right, cut)
-            _append(stretches, phase, kept[left], kept[right])
+    left, start = RECEIVED, kept[RECEIVED]
+    for right, end in kept.items():
+        if start < end:
+            _append(stretches, _phase(left, right, cut), start, end)
+        left, start = right, end
     return stretches
 
 
@@ -239,22 +246,28 @@ def lay_claims(stretches: Sequence[Segment], claims: Iterable[Claim]) -> list[Se
     segments: list[Segment] = []
     for stretch in stretches:
         rivals = [c for c in bounded if _may_take(c, stretch)]
-        if not rivals:
+        if rivals:
+            _divide(segments, stretch, rivals)
+        else:
             _append(segments, *stretch)
-            continue
-        cuts = {stretch.start, stretch.end}
-        cuts.update(
-            at for c in rivals for at in (c.start, c.end) if stretch.start < at < stretch.end
-        )
-        edges = sorted(cuts)
-        for start, end in pairwise(edges):
-            _append(segments, _winner(rivals, start, end) or stretch.phase, start, end)
     return segments
 
 
+def _divide(segments: list[Segment], stretch: Segment, rivals: Sequence[Claim]) -> None:
+    """Give each slice of `stretch`, between the ends of its rivals, to one of them or to none."""
+    phase, first, last = stretch
+    edges = {first, last}
+    for _, start, end in rivals:
+        edges.add(max(first, start))
+        edges.add(min(last, end))
+    for start, end in pairwise(sorted(edges)):
+        _append(segments, _winner(rivals, start, end) or phase, start, end)
+
+
 def _may_take(claim: Claim, stretch: Segment) -> bool:
-    _, takes = CLAIMS.get(claim.phase, _NAMED_BY_APP)
-    return stretch.phase in takes and claim.start < stretch.end and claim.end > stretch.start
+    if claim.start >= stretch.end or claim.end <= stretch.start:
+        return False
+    return stretch.phase in CLAIMS.get(claim.phase, _NAMED_BY_APP)[1]
 
 
 def _winner(rivals: Sequence[Claim], start: int, end: int) -> str | None:
