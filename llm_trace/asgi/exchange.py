@@ -91,7 +91,6 @@ class Exchange:
         self._request_body: BodyCopy | None = BodyCopy(settings.max_body_bytes)
         self._json: BodyCopy | None = None
         self._detector: TokenDetector | None = None
-        self._feed: Callable[[bytes], int] = _nothing
         self._gaps: GapCounter | None = None
         self._bits = self._status = self._first_byte = 0
         self._client_gone = self._hidden = self._trailers = self._is_text = False
@@ -175,7 +174,7 @@ class Exchange:
         if framing is not None and not self._hidden:
             self._is_text = framing == "text"
             self._detector = TokenDetector(framing)
-            self._feed = self._detector.feed
+            self._feed: Callable[[bytes], int] = self._detector.feed
             self._watch = self._stream_body
         elif framing is None and "json" in content_type and not self._hidden:
             self._json = BodyCopy(self._settings.max_body_bytes)
@@ -319,10 +318,6 @@ class Exchange:
             server=scope.get("server"),
             status=self._status,
         )
-
-
-def _nothing(_body: bytes) -> int:
-    return 0
 
 
 def rewrite_headers(scope: Scope, timeline: Timeline) -> None:

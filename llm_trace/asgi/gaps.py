@@ -37,4 +37,4 @@ class GapCounter:
 
     def freeze(self, total: int) -> ChunkGaps | None:
         """The counts, or None when there was no gap; `total` is their sum in ns."""
-        return ChunkGaps(self.counts, total, self.longest) if any(self.counts) else None
+        return ChunkGaps(tuple(self.counts), total, self.longest) if any(self.counts) else None

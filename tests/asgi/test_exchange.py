@@ -5,6 +5,8 @@ import contextvars
 import gzip
 import json
 import logging
+import random
+from bisect import bisect_left
 from collections import Counter
 
 import pytest
@@ -14,6 +16,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 import llm_trace
 from llm_trace.asgi import exchange
+from llm_trace.asgi.gaps import BOUNDS_NS
 from llm_trace.asgi.sse import TokenDetector
 from llm_trace.core import faults
 from llm_trace.core.identity import TraceIdentity
@@ -649,6 +652,35 @@ def test_a_generation_is_known_by_its_tokens(clock):
     assert recorder.record.operation == "chat"
 
 
+@pytest.mark.parametrize("kind", ["content", "reasoning"])
+def test_every_gap_is_in_its_bucket(clock, kind):
+    """However the lengths of gaps change in a stream, each is counted where it belongs."""
+    chosen, recorder = random.Random(11), Recorder()  # noqa: S311
+    near = [at + by for at in BOUNDS_NS[:12] for by in (-1, 0, 1)] + [0]
+    gaps = [chosen.choice(near) for _ in range(400)]
+    gaps = [gap for gap in gaps for _ in range(chosen.randrange(1, 4))]
+    steps = [step for gap in gaps for step in (gap, delta(**{kind: "a"}))]
+    app = scripted(clock, STREAM, delta(**{kind: "a"}), *steps, MS, DONE, END)
+
+    asyncio.run(drive(app, recorder, body=ASKED, clock=clock))
+
+    expected = Counter(bisect_left(BOUNDS_NS, gap) for gap in gaps)
+    found = recorder.record.gaps
+    assert expected == Counter({cell: n for cell, n in enumerate(found.counts) if n})
+    assert (sum(gaps), max(gaps)) == (found.total, found.longest)
+
+
+def test_what_comes_after_the_body_is_no_part_of_it(serve):
+    """A server that says again that the body is over changes nothing."""
+    asked = {"type": "http.request", "body": ASKED, "more_body": False}
+
+    record = serve(
+        RECEIVE, STREAM, MS, delta(content="a"), DONE, END, server=Server(chunks=[asked, asked])
+    )
+
+    assert ("m", 1.0) == (record["model"], record["ttft"])
+
+
 # --- how it ends --------------------------------------------------------------------------------
 
 TOKENS = (STREAM, 10 * MS, delta(content="a"), 10 * MS, delta(content="b"))
@@ -892,6 +924,16 @@ def test_messages_after_the_last_are_nobodys(clock):
     asyncio.run(drive(app, recorder, body=ASKED, clock=clock))
 
     assert recorder.record.duration == 20 * MS
+
+
+def test_a_timeline_that_is_closed_makes_no_record(clock, monkeypatch):
+    """Exactly once: where the record was made already there is no other."""
+    recorder = Recorder()
+    monkeypatch.setattr(exchange, "freeze", lambda *_: None)
+
+    asyncio.run(drive(scripted(clock, STREAM, END), recorder, clock=clock))
+
+    assert recorder.records == []
 
 
 def test_while_it_runs_the_request_is_current_and_live(clock):

@@ -29,6 +29,29 @@ def test_a_gap_on_a_bound_belongs_to_it():
     assert (counts, 7, 80_000 * MS + 1) == (list(frozen.counts), frozen.total, frozen.longest)
 
 
+@given(st.integers(0, 200 * 10**9))
+def test_the_place_of_a_gap_tells_where_the_next_may_go(gap):
+    """A gap lies above the one edge and up to the other, and both lead to the same bucket."""
+    counter = GapCounter()
+
+    above, up_to, cell = counter.place(gap)
+
+    assert above < gap <= up_to
+    assert counter.counts[cell] == 1
+    assert {cell} == {bisect_left(BOUNDS_NS, at) for at in (above + 1, gap, up_to)}
+
+
+def test_what_is_frozen_stays():
+    """Chunks that come after the end change no record."""
+    counter = GapCounter()
+    counter.add(MS)
+
+    frozen = counter.freeze(MS)
+    counter.add(MS)
+
+    assert sum(frozen.counts) == 1
+
+
 @given(st.lists(st.integers(0, 200 * 10**9)))
 def test_counts_are_those_of_each_gap(gaps):
     """Whatever the gaps, each is in the bucket that its length says."""

@@ -13,12 +13,13 @@ from llm_trace.asgi.sse.reading import ANSWER, CALL, REASONING, Reading
 
 __all__ = ["read_choices"]
 
-_TEXTS: Final = (
-    ("content", ANSWER),
-    ("refusal", ANSWER),
-    ("reasoning_content", REASONING),
-    ("reasoning", REASONING),
-)
+_TEXTS: Final = {
+    "content": ANSWER,
+    "refusal": ANSWER,
+    "reasoning_content": REASONING,
+    "reasoning": REASONING,
+}
+_RICH: Final = frozenset({"audio", "tool_calls", "function_call"})
 
 
 def read_choices(event: dict[str, object], reading: Reading) -> None:
@@ -33,20 +34,29 @@ def read_choices(event: dict[str, object], reading: Reading) -> None:
 
 
 def _read_choice(choice: dict[str, object], reading: Reading) -> None:
-    reading.token(ANSWER, choice, "text")
+    if "text" in choice:
+        reading.token(ANSWER, choice, "text")
     delta = as_dict(choice.get("delta"))
-    for key, kind in _TEXTS:
-        if key in delta:
-            reading.token(kind, delta, key)
+    for key in delta:  # most have one
+        if key in _TEXTS:
+            reading.token(_TEXTS[key], delta, key)
     if type(delta.get("content")) is list:
         _read_parts(as_list(delta["content"]), reading)
+    if not _RICH.isdisjoint(delta):
+        _read_rich(delta, reading)
+    reason = choice.get("finish_reason")
+    if reason is not None:
+        reading.finish(reason)
+
+
+def _read_rich(delta: dict[str, object], reading: Reading) -> None:
+    """Read audio and tool calls."""
     if "audio" in delta:
         audio = as_dict(delta["audio"])
         reading.token(ANSWER, audio, "data")
         reading.token(ANSWER, audio, "transcript")
     if "tool_calls" in delta or "function_call" in delta:
         _read_calls(delta, reading)
-    reading.finish(choice.get("finish_reason"))
 
 
 def _read_parts(parts: list[object], reading: Reading) -> None:

@@ -26,6 +26,9 @@ _FRAMINGS: Final = ("sse", "ndjson", "text")
 # What no event begins with.
 _NEVER: Final = b"\x00"
 
+# Ends nearly every stream; read as any other event where it is spelled otherwise.
+_DONE: Final = b"data: [DONE]\n\n"
+
 _SERVED_WELL: Final = 4
 
 
@@ -94,6 +97,8 @@ class TokenDetector:
             return Seen.TOKEN | Seen.ANSWER
         if self._held:
             return self._read_all(self._framer.split(body))
+        if body == _DONE and self._sse:
+            return Seen.END
         if events := self._usual(body):
             self.facts.token_events += events
             return self._bits

@@ -259,7 +259,6 @@ def test_usual_events_are_read_in_full_once():
         (chat({"content": " hello"}, usage={"prompt_tokens": 1}), ANSWER | Seen.USAGE),
         (chat({"content": " hello"}, error={"code": 1}), ANSWER | Seen.ERROR),
         ({"error": {"code": 503}}, Seen.ERROR),
-        ("[DONE]", Seen.END),
         (chat({"reasoning": " hello"}), REASONING),
         (chat({"content": None}), Seen.ROLE),
         (chat({"content": ["x"]}), Seen.ROLE),
@@ -269,6 +268,12 @@ def test_unusual_events_are_read_in_full(unusual, bits):
     """Whatever has more or less than content is never taken for a usual token."""
     assert fed(USUAL, sse(unusual)) == [(ANSWER, 1), (bits, 1)]
     assert fed(USUAL, USUAL + sse(unusual)) == [(ANSWER, 1), (bits | ANSWER, 1)]
+
+
+def test_a_terminator_in_its_own_message_is_known_by_sight():
+    """It ends nearly every stream, so it is compared and not read; in a batch it is read."""
+    assert fed(USUAL, sse("[DONE]")) == [(ANSWER, 1), (Seen.END, 0)]
+    assert fed(USUAL, USUAL + sse("[DONE]")) == [(ANSWER, 1), (ANSWER | Seen.END, 1)]
 
 
 @pytest.mark.parametrize("text", ["42", " ", 'say \\"hi\\"', "\\n", "\\\\", "\\u00e9", "你", "{}"])
