@@ -58,7 +58,7 @@ contracts: $(DEV)
 
 bench: $(DEV)
 	@echo 'bench: the cost of the middleware'
-	@$(BIN)/python -m pytest -q -s tests/benchmarks
+	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
 vllm: python
 	@$(VLLM_PYTHON_BASE) integrations/vllm/cpu/build.py --into $(VLLM) --pip-args='$(VLLM_PIP_ARGS)'

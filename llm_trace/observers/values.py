@@ -8,10 +8,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
+from llm_trace import semconv as s
+
 Value = str | bool | int | float | tuple[str, ...]
 
 MAX_ITEMS: Final = 32
 _INT64: Final = 2**63
+_OURS: Final = frozenset(name for name in vars(s).values() if isinstance(name, str))
+"""Names of semconv: safe keys as they are."""
 _SEQUENCES: Final = (list, tuple, set, frozenset)  # a union would be made anew at every call
 
 
@@ -33,6 +37,8 @@ def clean(value: object, limit: int) -> Value | None:
     if kind is float:
         return value if math.isfinite(value) else None  # type: ignore[arg-type, return-value]
     if value is None or kind is bool:
+        return value  # type: ignore[return-value]
+    if kind is int and -_INT64 <= value < _INT64:  # type: ignore[operator]
         return value  # type: ignore[return-value]
     return _clean_rare(value, limit)
 
@@ -63,9 +69,9 @@ def clean_all(pairs: Iterable[tuple[str, object]], limit: int) -> dict[str, Valu
     """The pairs that have a value, each made safe; a value whose own code raises is left out."""
     safe = {}
     for key, value in pairs:
-        made = _try_clean(value, limit)
+        made = None if value is None else _try_clean(value, limit)
         if made is not None:
-            safe[cut(key, limit)] = made
+            safe[key if key in _OURS else cut(key, limit)] = made
     return safe
 
 

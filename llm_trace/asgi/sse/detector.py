@@ -97,16 +97,20 @@ class TokenDetector:
             return Seen.TOKEN | Seen.ANSWER
         if self._held:
             return self._read_all(self._framer.split(body))
+        return self._whole(body, self._framer)
+
+    def _whole(self, body: bytes, framer: Framer) -> int:
+        """Return what a body is that begins an event, and most often is one."""
         if body == _DONE and self._sse:
             return Seen.END
         if events := self._usual(body):
             self.facts.token_events += events
             return self._bits
-        if self._framer.is_one_event(body):  # which `_usual` has just called unusual
+        if framer.is_one_event(body):  # which `_usual` has just called unusual
             bits = self._parse(body)
             self.facts.token_events += bits & Seen.TOKEN
             return bits
-        return self._read_all(self._framer.split(body))
+        return self._read_all(framer.split(body))
 
     def _usual(self, body: bytes) -> int:
         """Return how many usual events `body` consists of, 0 if it holds anything else."""
