@@ -47,6 +47,8 @@ SCOPE: Final = InstrumentationScope(s.SCOPE, __version__, s.SCHEMA_URL)
 _UNSET: Final = Status(StatusCode.UNSET)
 _ERROR: Final = Status(StatusCode.ERROR)
 _QUIET_SECONDS: Final = 60
+_GRPC_LOGGER: Final = "opentelemetry.exporter.otlp.proto.grpc.exporter"
+"""Where both gRPC exporters log."""
 _ENGINES_OWN: Final = "vllm.instrumenting_module_name"
 """Resource key of the provider that vLLM sets for itself; request spans do not belong there."""
 
@@ -255,7 +257,7 @@ def _span_exporter(endpoint: Endpoint) -> SpanExporter:
     if endpoint.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as grpc  # noqa: PLC0415
 
-        _quieten("opentelemetry.exporter.otlp.proto.grpc.exporter")
+        _quieten(_GRPC_LOGGER)
         return grpc.OTLPSpanExporter(endpoint=endpoint.url, headers=dict(endpoint.headers))
     from opentelemetry.exporter.otlp.proto.http import trace_exporter as http  # noqa: PLC0415
 
@@ -267,6 +269,7 @@ def _metric_exporter(endpoint: Endpoint) -> MetricExporter:
     if endpoint.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc import metric_exporter as grpc  # noqa: PLC0415
 
+        _quieten(_GRPC_LOGGER)
         return grpc.OTLPMetricExporter(endpoint=endpoint.url, headers=dict(endpoint.headers))
     from opentelemetry.exporter.otlp.proto.http import metric_exporter as http  # noqa: PLC0415
 

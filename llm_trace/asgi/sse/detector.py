@@ -53,6 +53,7 @@ class TokenDetector:
         "_rest",
         "_shape",
         "_sse",
+        "_unloosened",
         "facts",
     )
 
@@ -66,6 +67,7 @@ class TokenDetector:
         self._held = self._framer.held if self._framer else bytearray()
         self._shape: Shape | None = None
         self._loose: Shape | None = None
+        self._unloosened: Shape | None = None
         self._missed_at = 0
         self._bits = 0
         # The shape for bodies of one event, in the form that is cheapest to compare.
@@ -119,10 +121,13 @@ class TokenDetector:
             return 0
         if shape.fits(body):  # `feed` takes neither padding nor escaped quotes
             return 1
-        return (len(body) >= shape.two and shape.count(body)) or self._fits_loosely(body)
+        is_long = len(body) > 2 * (len(shape.head) + len(shape.tail))
+        return (is_long and shape.count(body)) or self._fits_loosely(body)
 
     def _fits_loosely(self, event: bytes) -> bool:
         """Say whether `event` is usual but for its digits, blanks and padding."""
+        if self._unloosened is not None:  # made when it is first wanted: most streams never do
+            self._loose, self._unloosened = self._unloosened.loose(), None
         if self._loose is None or not self._loose.fits(loosened(event)):
             return False
         tokens = self.facts.token_events
@@ -165,7 +170,8 @@ class TokenDetector:
     def _learn(self, shape: Shape | None) -> None:
         if shape is None:
             return
-        self._shape, self._loose, self._bits = shape, shape.loose(), shape.bits
+        self._shape, self._bits = shape, shape.bits
+        self._loose, self._unloosened = None, shape
         # Padding varies, too, which two comparisons cannot tell.
         self._head = _NEVER if shape.end else shape.head
         self._rest = shape.tail[1:]

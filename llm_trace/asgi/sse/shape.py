@@ -46,23 +46,15 @@ class Shape:
             quote that opens the padding.
         end: What follows the quote that closes the padding; empty if there is no padding.
         bits: What such an event is, in bits of `Seen`.
-        before: Where the head lies in an event without padding.
-        between: Where the content lies.
-        after: Where the tail lies.
-        two: Bytes that two usual events have at least.
     """
 
-    __slots__ = ("after", "before", "between", "bits", "end", "head", "tail", "two")
+    __slots__ = ("bits", "end", "head", "tail")
 
     def __init__(self, head: bytes, tail: bytes, end: bytes, bits: int) -> None:
         self.head = head
         self.tail = tail
         self.end = end
         self.bits = bits
-        self.before = slice(0, len(head))
-        self.between = slice(len(head), -len(tail))
-        self.after = slice(-len(tail), None)
-        self.two = 2 * (len(head) + len(tail))
 
     @classmethod
     def learned(cls, event: bytes, key: str, content: str, bits: int) -> Shape | None:
@@ -95,9 +87,9 @@ class Shape:
             if end != self.end:
                 return False
             event = event.rpartition(b'"')[0]
-        if event[self.before] != self.head or event[self.after] != self.tail:
+        if not (event.startswith(self.head) and event.endswith(self.tail)):
             return False
-        content = event[self.between]
+        content = event[len(self.head) : -len(self.tail)]
         return bool(content) and (_QUOTE not in content or _is_escaped(content))
 
     def count(self, data: bytes) -> int:
