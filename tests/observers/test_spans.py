@@ -1,0 +1,772 @@
+"""The whole trace of a request, span by span."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from inline_snapshot import snapshot
+from opentelemetry.trace import TraceState
+from span_recorder import MS, SpanRecorder, number_ids
+
+import llm_trace
+from llm_trace.testing import (
+    RECEIVE,
+    FakeClock,
+    Recorder,
+    Server,
+    drive,
+    http_scope,
+    response_body,
+    response_start,
+    scripted,
+    sse,
+)
+
+TRACEPARENT = b"00-00000000000000000000000000000abc-0000000000000def-01"
+STREAM = response_start("text/event-stream")
+DONE = sse("[DONE]")
+END = response_body()
+ASKED = b'{"model": "qwen", "stream": true, "temperature": 0.5, "max_tokens": 9}'
+
+
+def chunk(text="", reason=None, **more):
+    """A chat chunk."""
+    choices = [{"delta": {"content": text} if text else {}, "finish_reason": reason}]
+    return sse({"id": "c1", "model": "qwen-1", "choices": choices, **more})
+
+
+@pytest.fixture
+def clock():
+    """Time, standing still."""
+    return FakeClock()
+
+
+@pytest.fixture
+def trace(clock, monkeypatch):
+    """Serve one request and tell its spans."""
+
+    def trace(*steps, body=ASKED, scope=None, server=None, latency=False, **sink):
+        number_ids(monkeypatch)
+        spans = SpanRecorder(**sink)
+        run = drive(
+            scripted(clock, *steps),
+            spans.observer(latency=latency),
+            body=body,
+            scope=scope or http_scope(),
+            server=server,
+            clock=clock,
+            tracer=spans.tracer(),
+        )
+        with suppress(ValueError):
+            asyncio.run(run)
+        return spans.told()
+
+    return trace
+
+
+class Rag:
+    """What a RAG app does, as steps: each phase is entered and left by a step of its own."""
+
+    def __init__(self, **call):
+        self.open = []
+        self.call_attributes = call
+
+    def enter(self, make):
+        """A step that enters what `make` gives."""
+
+        def step():
+            self.open.append(make().__enter__())
+
+        return step
+
+    def leave(self):
+        """Leave what was entered last."""
+        self.open.pop().__exit__(None, None, None)
+
+    def fail(self):
+        """Leave it with an error."""
+        error = LookupError("gone")
+        self.open.pop().__exit__(LookupError, error, None)
+
+    def mark(self, moment):
+        """A step that stamps a moment of the engine."""
+        return lambda: self.open[-1].mark(moment)
+
+    def found(self):
+        """Say how many documents there are."""
+        self.open[-1].set(documents=4)
+
+    def usage(self):
+        """Say what the engine counted."""
+        self.open[-1].usage(input_tokens=100, cached_tokens=64, output_tokens=3)
+
+    def call(self):
+        """A step that hands the request to the engine."""
+        return self.enter(lambda: llm_trace.engine_call("chat", "qwen", **self.call_attributes))
+
+    def steps(self):
+        """From the body to the engine's first token."""
+        return [
+            3 * MS,
+            llm_trace.admitted,
+            self.enter(lambda: llm_trace.retrieval("wiki", top_k=5)),
+            12 * MS,
+            self.found,
+            self.leave,
+            5 * MS,
+            self.call(),
+            MS,
+            self.mark("queued"),
+            30 * MS,
+            self.mark("scheduled"),
+            40 * MS,
+            self.mark("first_token"),
+            2 * MS,
+        ]
+
+
+def test_a_rag_request_is_a_span_for_each_wait(trace):
+    """Admission, retrieval, prepare, the engine's queue and prefill, delivery and decode.
+
+    They tile the request under one root, which says where the first token's time went.
+    """
+    rag = Rag()
+
+    spans = trace(
+        *rag.steps(),
+        STREAM,
+        chunk("Hi"),
+        10 * MS,
+        chunk(" you"),
+        10 * MS,
+        chunk("!", "stop"),
+        rag.mark("last_token"),
+        rag.usage,
+        rag.leave,
+        MS,
+        DONE,
+        END,
+        latency=True,
+        scope=http_scope(headers=[(b"traceparent", TRACEPARENT), (b"tracestate", b"v=1")]),
+        state=TraceState([("v", "1")]),
+    )
+
+    assert (
+        snapshot(
+            [
+                {
+                    "name": "admission",
+                    "parent": "root",
+                    "from": 0.0,
+                    "to": 3.0,
+                    "attributes": {
+                        "llm_trace.phase": "admission",
+                        "llm_trace.phase.source": "asgi",
+                    },
+                },
+                {
+                    "name": "prepare",
+                    "parent": "root",
+                    "from": 15.0,
+                    "to": 20.0,
+                    "attributes": {"llm_trace.phase": "prepare", "llm_trace.phase.source": "app"},
+                },
+                {
+                    "name": "queue_wait",
+                    "parent": "chat qwen",
+                    "from": 20.0,
+                    "to": 51.0,
+                    "attributes": {
+                        "llm_trace.phase": "queue_wait",
+                        "llm_trace.phase.source": "engine",
+                        "llm_trace.queue.before_engine": 0.001,
+                    },
+                },
+                {
+                    "name": "prefill",
+                    "parent": "chat qwen",
+                    "from": 51.0,
+                    "to": 91.0,
+                    "attributes": {
+                        "llm_trace.phase": "prefill",
+                        "llm_trace.phase.source": "engine",
+                        "llm_trace.prefill.cached_tokens": 64,
+                        "llm_trace.prefill.computed_tokens": 36,
+                        "llm_trace.start_state": "partial",
+                    },
+                },
+                {
+                    "name": "first_token",
+                    "parent": "root",
+                    "from": 91.0,
+                    "to": 93.0,
+                    "attributes": {
+                        "llm_trace.phase": "first_token",
+                        "llm_trace.phase.source": "asgi",
+                    },
+                },
+                {
+                    "name": "decode",
+                    "parent": "root",
+                    "from": 93.0,
+                    "to": 113.0,
+                    "attributes": {
+                        "llm_trace.phase": "decode",
+                        "llm_trace.phase.source": "asgi",
+                        "gen_ai.usage.output_tokens": 3,
+                    },
+                },
+                {
+                    "name": "retrieval wiki",
+                    "parent": "root",
+                    "from": 3.0,
+                    "to": 15.0,
+                    "attributes": {
+                        "gen_ai.data_source.id": "wiki",
+                        "gen_ai.retrieval.top_k": 5,
+                        "llm_trace.retrieval.documents": 4,
+                        "gen_ai.operation.name": "retrieval",
+                        "llm_trace.phase": "retrieval",
+                        "llm_trace.phase.source": "app",
+                    },
+                },
+                {
+                    "name": "chat qwen",
+                    "parent": "root",
+                    "from": 20.0,
+                    "to": 113.0,
+                    "attributes": {
+                        "gen_ai.operation.name": "chat",
+                        "gen_ai.provider.name": "vllm",
+                        "gen_ai.request.model": "qwen",
+                        "llm_trace.phase": "engine",
+                        "llm_trace.phase.source": "app",
+                        "gen_ai.usage.input_tokens": 100,
+                        "gen_ai.usage.output_tokens": 3,
+                        "gen_ai.usage.cache_read.input_tokens": 64,
+                    },
+                },
+                {
+                    "name": "chat qwen",
+                    "parent": "0xdef",
+                    "kind": "SERVER",
+                    "from": 0.0,
+                    "to": 114.0,
+                    "attributes": {
+                        "http.request.method": "POST",
+                        "url.path": "/v1/chat/completions",
+                        "url.scheme": "http",
+                        "http.response.status_code": 200,
+                        "server.address": "127.0.0.1",
+                        "server.port": 8000,
+                        "gen_ai.operation.name": "chat",
+                        "gen_ai.provider.name": "vllm",
+                        "gen_ai.request.model": "qwen",
+                        "gen_ai.request.max_tokens": 9,
+                        "gen_ai.request.temperature": 0.5,
+                        "gen_ai.request.stream": True,
+                        "gen_ai.response.id": "c1",
+                        "gen_ai.response.model": "qwen-1",
+                        "gen_ai.response.finish_reasons": ("stop",),
+                        "gen_ai.response.time_to_first_chunk": 0.093,
+                        "gen_ai.usage.input_tokens": 100,
+                        "gen_ai.usage.output_tokens": 3,
+                        "gen_ai.usage.cache_read.input_tokens": 64,
+                        "llm_trace.outcome": "ok",
+                        "llm_trace.last_phase": "finish",
+                        "llm_trace.start_state": "partial",
+                        "llm_trace.phase.source": "app",
+                        "llm_trace.ttft": 0.093,
+                        "llm_trace.ttft.admission": 0.003,
+                        "llm_trace.ttft.retrieval": 0.012,
+                        "llm_trace.ttft.prepare": 0.005,
+                        "llm_trace.ttft.queue_wait": 0.031,
+                        "llm_trace.ttft.prefill": 0.04,
+                        "llm_trace.ttft.first_token": 0.002,
+                        "llm_trace.unattributed": 0.0,
+                        "llm_trace.decode.max_gap": 0.01,
+                        "gen_ai.latency.e2e": 0.114,
+                        "gen_ai.latency.time_in_queue": 0.03,
+                        "gen_ai.latency.time_in_model_prefill": 0.04,
+                        "gen_ai.latency.time_in_model_decode": 0.022,
+                        "gen_ai.latency.time_in_model_inference": 0.062,
+                        "gen_ai.latency.time_to_first_token": 0.091,
+                    },
+                },
+            ]
+        )
+        == spans
+    )
+
+
+def test_a_plain_request_is_one_span(trace):
+    """A request that is no generation is an HTTP server span and nothing else."""
+    spans = trace(5 * MS, response_start("text/html"), END, scope=http_scope("/page", method="GET"))
+
+    assert (
+        snapshot(
+            [
+                {
+                    "name": "GET",
+                    "kind": "SERVER",
+                    "from": 0.0,
+                    "to": 5.0,
+                    "attributes": {
+                        "http.request.method": "GET",
+                        "url.path": "/page",
+                        "url.scheme": "http",
+                        "http.response.status_code": 200,
+                        "server.address": "127.0.0.1",
+                        "server.port": 8000,
+                    },
+                }
+            ]
+        )
+        == spans
+    )
+
+
+def test_a_request_cancelled_in_prefill_ends_there(trace):
+    """The phase that the client left in is closed at its leaving; status stays unset."""
+    rag = Rag()
+    asked = {"type": "http.request", "body": ASKED, "more_body": False}
+    server = Server(chunks=[asked, {"type": "http.disconnect"}])
+
+    spans = trace(*rag.steps()[:-2], RECEIVE, server=server)
+
+    assert (
+        snapshot(
+            [
+                {
+                    "name": "admission",
+                    "parent": "root",
+                    "from": 0.0,
+                    "to": 3.0,
+                    "attributes": {
+                        "llm_trace.phase": "admission",
+                        "llm_trace.phase.source": "asgi",
+                    },
+                },
+                {
+                    "name": "prepare",
+                    "parent": "root",
+                    "from": 15.0,
+                    "to": 20.0,
+                    "attributes": {"llm_trace.phase": "prepare", "llm_trace.phase.source": "app"},
+                },
+                {
+                    "name": "queue_wait",
+                    "parent": "chat qwen",
+                    "from": 20.0,
+                    "to": 51.0,
+                    "attributes": {
+                        "llm_trace.phase": "queue_wait",
+                        "llm_trace.phase.source": "engine",
+                        "llm_trace.queue.before_engine": 0.001,
+                    },
+                },
+                {
+                    "name": "prefill",
+                    "parent": "chat qwen",
+                    "from": 51.0,
+                    "to": 91.0,
+                    "attributes": {
+                        "llm_trace.phase": "prefill",
+                        "llm_trace.phase.source": "engine",
+                        "llm_trace.start_state": "unknown",
+                    },
+                },
+                {
+                    "name": "retrieval wiki",
+                    "parent": "root",
+                    "from": 3.0,
+                    "to": 15.0,
+                    "attributes": {
+                        "gen_ai.data_source.id": "wiki",
+                        "gen_ai.retrieval.top_k": 5,
+                        "llm_trace.retrieval.documents": 4,
+                        "gen_ai.operation.name": "retrieval",
+                        "llm_trace.phase": "retrieval",
+                        "llm_trace.phase.source": "app",
+                    },
+                },
+                {
+                    "name": "chat qwen",
+                    "parent": "root",
+                    "from": 20.0,
+                    "to": 91.0,
+                    "attributes": {
+                        "gen_ai.operation.name": "chat",
+                        "gen_ai.provider.name": "vllm",
+                        "gen_ai.request.model": "qwen",
+                        "llm_trace.phase": "engine",
+                        "llm_trace.phase.source": "app",
+                    },
+                },
+                {
+                    "name": "chat qwen",
+                    "kind": "SERVER",
+                    "from": 0.0,
+                    "to": 91.0,
+                    "attributes": {
+                        "http.request.method": "POST",
+                        "url.path": "/v1/chat/completions",
+                        "url.scheme": "http",
+                        "server.address": "127.0.0.1",
+                        "server.port": 8000,
+                        "gen_ai.operation.name": "chat",
+                        "gen_ai.provider.name": "vllm",
+                        "gen_ai.request.model": "qwen",
+                        "gen_ai.request.max_tokens": 9,
+                        "gen_ai.request.temperature": 0.5,
+                        "gen_ai.request.stream": True,
+                        "llm_trace.outcome": "cancelled",
+                        "llm_trace.last_phase": "prefill",
+                        "llm_trace.start_state": "unknown",
+                        "llm_trace.phase.source": "app",
+                        "llm_trace.unattributed": 0.0,
+                    },
+                },
+            ]
+        )
+        == spans
+    )
+
+
+def test_a_stream_that_breaks_is_an_error_with_status_200(trace):
+    """HTTP says 200, the span says ERROR and of which type."""
+    root = trace(STREAM, 5 * MS, chunk("Hi"), 5 * MS, ValueError("secret"))[-1]
+
+    told = {
+        "failed": True,
+        "http.response.status_code": 200,
+        "error.type": "ValueError",
+        "llm_trace.outcome": "error",
+        "llm_trace.last_phase": "decode",
+    }
+    assert told == {k: v for k, v in {**root, **root["attributes"]}.items() if k in told}
+    assert "secret" not in str(root)
+
+
+def test_a_server_that_calls_itself_has_phases_on_the_root(clock, monkeypatch):
+    """The engine of this very server has no span of its own: its facts are the root's."""
+    number_ids(monkeypatch)
+    sink = SpanRecorder()
+
+    def engine():
+        request = llm_trace.current()
+        call = llm_trace.engine_call("chat", "qwen", **{"llm_trace.engine.tier": "mine"})
+        request.adopt_call(call)
+        call.begin()
+        call.source = "engine"
+        call.mark("queued")
+        call.mark("scheduled")
+        call.mark("preempted")
+        clock.advance(5 * MS)
+        call.mark("scheduled")
+        call.mark("first_token")
+        clock.advance(5 * MS)
+        call.mark("last_token")
+        call.usage(input_tokens=8, output_tokens=4)
+
+    app = scripted(clock, engine, MS, response_start(), response_body(b"{}"))
+    asyncio.run(drive(app, sink.observer(), body=b"{}", clock=clock, tracer=sink.tracer()))
+
+    assert (
+        snapshot(
+            [
+                {
+                    "name": "prefill",
+                    "parent": "root",
+                    "from": 0.0,
+                    "to": 5.0,
+                    "attributes": {
+                        "llm_trace.phase": "prefill",
+                        "llm_trace.phase.source": "engine",
+                        "llm_trace.start_state": "unknown",
+                    },
+                },
+                {
+                    "name": "decode",
+                    "parent": "root",
+                    "from": 5.0,
+                    "to": 10.0,
+                    "attributes": {
+                        "llm_trace.phase": "decode",
+                        "llm_trace.phase.source": "engine",
+                        "gen_ai.usage.output_tokens": 4,
+                        "llm_trace.preemptions": 1,
+                    },
+                },
+                {
+                    "name": "chat qwen",
+                    "kind": "SERVER",
+                    "from": 0.0,
+                    "to": 11.0,
+                    "attributes": {
+                        "http.request.method": "POST",
+                        "url.path": "/v1/chat/completions",
+                        "url.scheme": "http",
+                        "http.response.status_code": 200,
+                        "server.address": "127.0.0.1",
+                        "server.port": 8000,
+                        "gen_ai.operation.name": "chat",
+                        "gen_ai.provider.name": "vllm",
+                        "gen_ai.request.model": "qwen",
+                        "llm_trace.engine.tier": "mine",
+                        "gen_ai.usage.input_tokens": 8,
+                        "gen_ai.usage.output_tokens": 4,
+                        "llm_trace.outcome": "ok",
+                        "llm_trace.last_phase": "finish",
+                        "llm_trace.start_state": "unknown",
+                        "llm_trace.phase.source": "engine",
+                        "llm_trace.unattributed": 0.0,
+                        "llm_trace.preemptions": 1,
+                    },
+                },
+            ]
+        )
+        == sink.told()
+    )
+
+
+def test_a_server_without_an_address_has_none(trace):
+    """Behind a Unix socket there is no port to tell."""
+    root = trace(STREAM, END, scope=http_scope(server=None))[-1]
+
+    assert not [k for k in root["attributes"] if k.startswith("server.")]
+
+
+def test_stamps_that_the_engine_did_not_give_have_no_latency(trace):
+    """Each of the engine's own keys needs both of its stamps, one after the other."""
+    rag = Rag()
+
+    root = trace(
+        MS,
+        rag.call(),
+        rag.mark("scheduled"),
+        MS,
+        rag.mark("first_token"),
+        lambda: rag.open[-1].mark("queued"),
+        STREAM,
+        chunk("Hi"),
+        rag.leave,
+        DONE,
+        END,
+        latency=True,
+    )[-1]
+
+    latency = {k: v for k, v in root["attributes"].items() if k.startswith("gen_ai.latency")}
+    assert (
+        snapshot(
+            {
+                "gen_ai.latency.e2e": 0.002,
+                "gen_ai.latency.time_in_model_prefill": 0.001,
+                "gen_ai.latency.time_in_model_inference": 0.001,
+                "gen_ai.latency.time_to_first_token": 0.002,
+            }
+        )
+        == latency
+    )
+
+
+def test_calls_before_the_visible_one_are_generations(trace):
+    """A query rewriting is a call span of its own; a wire makes it CLIENT, a fault ERROR."""
+    rag = Rag()
+
+    def over_the_wire():
+        rag.open[-1].headers()
+
+    spans = trace(
+        rag.call(),
+        over_the_wire,
+        5 * MS,
+        rag.leave,
+        rag.call(),
+        2 * MS,
+        rag.fail,
+        rag.call(),
+        STREAM,
+        MS,
+        chunk("Hi"),
+        rag.leave,
+        DONE,
+        END,
+    )
+
+    calls = [
+        s for s in spans if s["name"] == "chat qwen" and "llm_trace.outcome" not in s["attributes"]
+    ]
+    assert (
+        snapshot(
+            [
+                {
+                    "name": "chat qwen",
+                    "parent": "root",
+                    "kind": "CLIENT",
+                    "from": 0.0,
+                    "to": 5.0,
+                    "attributes": {
+                        "gen_ai.operation.name": "chat",
+                        "gen_ai.provider.name": "vllm",
+                        "gen_ai.request.model": "qwen",
+                        "llm_trace.phase": "generation",
+                        "llm_trace.phase.source": "upstream",
+                    },
+                },
+                {
+                    "name": "chat qwen",
+                    "parent": "root",
+                    "from": 5.0,
+                    "to": 7.0,
+                    "failed": True,
+                    "attributes": {
+                        "gen_ai.operation.name": "chat",
+                        "gen_ai.provider.name": "vllm",
+                        "gen_ai.request.model": "qwen",
+                        "llm_trace.phase": "generation",
+                        "llm_trace.phase.source": "app",
+                        "error.type": "LookupError",
+                    },
+                },
+                {
+                    "name": "chat qwen",
+                    "parent": "root",
+                    "from": 7.0,
+                    "to": 8.0,
+                    "attributes": {
+                        "gen_ai.operation.name": "chat",
+                        "gen_ai.provider.name": "vllm",
+                        "gen_ai.request.model": "qwen",
+                        "llm_trace.phase": "engine",
+                        "llm_trace.phase.source": "app",
+                    },
+                },
+            ]
+        )
+        == calls
+    )
+
+
+def test_a_phase_of_the_app_is_a_span_by_its_name(trace):
+    """With its attributes; one that raised is ERROR, one over the wire CLIENT, an open one ends."""
+    rag = Rag()
+
+    spans = trace(
+        rag.enter(lambda: llm_trace.phase("rerank", **{"server.address": "db"})),
+        MS,
+        rag.enter(llm_trace.retrieval),
+        MS,
+        rag.fail,
+        rag.leave,
+        rag.enter(lambda: llm_trace.phase("never left")),
+        MS,
+        STREAM,
+        END,
+    )
+
+    assert (
+        snapshot(
+            [
+                {
+                    "name": "rerank",
+                    "parent": "root",
+                    "kind": "CLIENT",
+                    "from": 0.0,
+                    "to": 2.0,
+                    "attributes": {
+                        "server.address": "db",
+                        "llm_trace.phase": "rerank",
+                        "llm_trace.phase.source": "app",
+                    },
+                },
+                {
+                    "name": "retrieval",
+                    "parent": "rerank",
+                    "from": 1.0,
+                    "to": 2.0,
+                    "failed": True,
+                    "attributes": {
+                        "gen_ai.operation.name": "retrieval",
+                        "llm_trace.phase": "retrieval",
+                        "llm_trace.phase.source": "app",
+                        "error.type": "LookupError",
+                    },
+                },
+                {
+                    "name": "never left",
+                    "parent": "root",
+                    "from": 2.0,
+                    "to": 3.0,
+                    "attributes": {
+                        "llm_trace.phase": "never left",
+                        "llm_trace.phase.source": "app",
+                    },
+                },
+            ]
+        )
+        == spans[:3]
+    )
+
+
+def test_attributes_are_made_safe_everywhere(trace):
+    """Root, phases and calls take any value that an app gives."""
+    rag = Rag(seen={1}, score=float("nan"), name="x" * 5000)
+    big = 2**70
+
+    spans = trace(
+        lambda: llm_trace.annotate(big=big, none=None, bad="\ud800", kinds={"a"}),
+        rag.enter(lambda: llm_trace.phase("rerank", big=big, none=None)),
+        rag.leave,
+        rag.call(),
+        MS,
+        rag.leave,
+        STREAM,
+        END,
+    )
+
+    own = [
+        {k: v if len(str(v)) < 100 else len(v) for k, v in s["attributes"].items() if "." not in k}
+        for s in spans
+    ]
+    assert (
+        snapshot(
+            [
+                {"big": "1180591620717411303424"},
+                {"seen": ("1",), "name": 1024},
+                {"big": "1180591620717411303424", "bad": "?", "kinds": ("a",)},
+            ]
+        )
+        == own
+    )
+
+
+def test_the_number_of_spans_does_not_depend_on_chunks(trace):
+    """A thousand chunks make as many spans as two."""
+    few = trace(STREAM, MS, chunk("a"), MS, chunk("b"), DONE, END)
+    many = trace(STREAM, MS, *[chunk("a"), MS] * 1000, chunk("b"), DONE, END)
+
+    assert [s["name"] for s in few] == [s["name"] for s in many]
+
+
+@pytest.mark.parametrize("why", ["unsampled", "no provider by then"])
+def test_an_unsampled_request_has_no_spans(clock, why):
+    """Its record is the same as ever."""
+    sink, recorder = SpanRecorder(sampled=why != "unsampled"), Recorder()
+    observer = sink.observer()
+    if why != "unsampled":
+        observer._find_sink = lambda: None
+    app = scripted(clock, STREAM, MS, chunk("a"), DONE, END)
+
+    asyncio.run(drive(app, observer, recorder, body=ASKED, clock=clock, tracer=sink.tracer()))
+
+    assert ([], MS) == (sink.spans, recorder.record.ttft)
+
+
+def test_without_an_identity_there_are_no_spans(clock):
+    """A request that no tracer knew makes none."""
+    sink = SpanRecorder()
+
+    asyncio.run(drive(scripted(clock, STREAM, END), sink.observer(), clock=clock))
+
+    assert sink.spans == []

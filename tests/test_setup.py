@@ -1,0 +1,472 @@
+"""The composition root: one line makes an app traced, and never half of it."""
+
+import asyncio
+import logging
+
+import pytest
+from fastapi import FastAPI
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import REGISTRY
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.routing import Mount, Route
+
+import llm_trace
+from llm_trace import semconv as s
+from llm_trace import setup
+from llm_trace.asgi.middleware import LedgerMiddleware
+from llm_trace.errors import SettingsError
+from llm_trace.observers import providers
+from llm_trace.settings import Settings
+from llm_trace.testing import Server, http_scope
+
+CHAT = "/v1/chat/completions"
+TOKENS = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\ndata: [DONE]\n\n'
+
+
+class Pipe:
+    """In place of the exporters: keeps what it was asked to export where."""
+
+    made = ()
+
+    def __init__(self, timeout):
+        self.timeout = timeout
+        self.spans, self.metrics = [], []
+        Pipe.made = (*Pipe.made, self)
+
+    def add_spans(self, endpoint):
+        """Keep the place; a provider's sink for it."""
+        self.spans.append(endpoint.url)
+        return providers.ProviderSink(TracerProvider())
+
+    def add_metrics(self, endpoint, families):
+        """Keep the place."""
+        assert {f.name for f in families()} >= {"llm_trace_requests"}
+        self.metrics.append(endpoint.url)
+
+    def flush(self):
+        """Nothing is queued."""
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """A process that has composed nothing yet, without variables and without a provider."""
+    for name in ("_dispatches", "_exported_to"):
+        monkeypatch.setattr(setup, name, type(getattr(setup, name))())
+    monkeypatch.setattr(providers, "Pipeline", Pipe)
+    monkeypatch.setattr(Pipe, "made", ())
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
+    setup._sink_of.cache_clear()
+
+
+@pytest.fixture
+def provider(monkeypatch):
+    """A function that sets a provider of the app's own, and gives what it exported."""
+
+    def provide():
+        exporter, made = InMemorySpanExporter(), TracerProvider()
+        made.add_span_processor(SimpleSpanProcessor(exporter))
+        monkeypatch.setattr(trace, "get_tracer_provider", lambda: made)
+        return exporter
+
+    return provide
+
+
+async def chat(_request=None):
+    """Stream one token."""
+    return StreamingResponse(iter([TOKENS]), media_type="text/event-stream")
+
+
+def starlette(*routes, **more):
+    """A Starlette app with a chat route."""
+    return Starlette(routes=[Route(CHAT, chat, methods=["POST"]), *routes], **more)
+
+
+def fastapi():
+    """The same in FastAPI."""
+    app = FastAPI()
+    app.add_api_route(CHAT, chat, methods=["POST"], response_model=None)
+    return app
+
+
+APPS = pytest.mark.parametrize("make", [starlette, fastapi])
+
+
+def ask(app, path=CHAT, method="POST", **scope):
+    """Send one request: its status and body."""
+    server = Server(b'{"model": "m", "stream": true}')
+    asyncio.run(app(http_scope(path, method=method, **scope), server.receive, server.send))
+    return server.sent[0]["status"], server.body
+
+
+def counted():
+    """How many requests the process has counted."""
+    return sum(
+        sample.value
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if sample.name == s.REQUESTS.prometheus
+    )
+
+
+# --- instrument() -------------------------------------------------------------------------------
+
+
+@APPS
+def test_one_line_traces_an_app(make):
+    """The app is returned, its answers are the same, each request is counted."""
+    app, before = make(), counted()
+
+    same = llm_trace.instrument(app)
+
+    assert same is app
+    assert (200, TOKENS) == ask(app)
+    assert counted() == before + 1
+
+
+@APPS
+def test_instrumenting_again_changes_nothing(make):
+    """Twice is once: one record, one route."""
+    app, before = make(), counted()
+
+    for _ in range(3):
+        llm_trace.instrument(app)
+    ask(app)
+    llm_trace.instrument(app)
+    ask(app)
+
+    paths = [route.path for route in app.router.routes]
+    assert counted() == before + 2
+    assert (1, 1) == (paths.count("/metrics"), paths.count("/metrics/"))
+
+
+@APPS
+def test_an_app_whose_stack_is_built_is_traced_too(make):
+    """After the first request, and after the stack is built anew."""
+    app, before = make(), counted()
+    ask(app)
+
+    llm_trace.instrument(app)
+    ask(app)
+    app.middleware_stack = None
+    ask(app)
+
+    assert counted() == before + 2
+
+
+class Noting:
+    """A middleware that notes what is current when it runs."""
+
+    def __init__(self, app, notes):
+        self.app, self.notes = app, notes
+
+    async def __call__(self, scope, receive, send):
+        """Note and pass."""
+        self.notes.append(llm_trace.current().closed)
+        await self.app(scope, receive, send)
+
+
+@APPS
+def test_it_stands_outside_all_other_middleware(make):
+    """Also outside of what is added after it, so that their time is the request's."""
+    app, notes = llm_trace.instrument(make()), []
+    app.add_middleware(Noting, notes=notes)
+
+    ask(app)
+
+    assert [False] == notes
+
+
+@APPS
+def test_disabled_leaves_the_app_as_it_came(make, monkeypatch):
+    """By keyword or variable: no middleware, no route, and no bad OTLP variable is even read."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "nonsense")
+    app, before = make(), counted()
+    state = {k: v for k, v in vars(app).items() if k != "state"}, list(app.router.routes)
+
+    llm_trace.instrument(app, enabled=False)
+    monkeypatch.setenv("LLM_TRACE_ENABLED", "false")
+    llm_trace.instrument(app)
+    ask(app, CHAT)
+
+    del state[0]["middleware_stack"]
+    now = {k: v for k, v in vars(app).items() if k in state[0]}
+    assert state == (now, list(app.router.routes))
+    assert counted() == before
+
+
+def test_a_disabled_app_can_be_instrumented_later():
+    """The first call left no mark."""
+    app, before = starlette(), counted()
+
+    llm_trace.instrument(llm_trace.instrument(app, enabled=False))
+    ask(app)
+
+    assert counted() == before + 1
+
+
+@pytest.mark.parametrize("app", [chat, Mount("/x", chat), None])
+def test_other_apps_are_told_how(app):
+    """What is no Starlette app is wrapped by hand, and the error says how."""
+    with pytest.raises(SettingsError) as raised:
+        llm_trace.instrument(app)
+
+    assert str(raised.value) == (
+        f"instrument() needs a Starlette or FastAPI app, not {type(app).__name__}: wrap other "
+        "ASGI apps by hand, app = llm_trace.TraceMiddleware(app)."
+    )
+
+
+def test_an_unknown_setting_is_an_error():
+    """Keywords are settings, and only they."""
+    with pytest.raises(SettingsError, match="did you mean phases"):
+        llm_trace.instrument(starlette(), phase="rerank")
+
+
+CONTRADICTIONS = [
+    {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317"},
+    {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+    },
+    {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://c", "OTEL_EXPORTER_OTLP_INSECURE": "true"},
+    {"OTEL_TRACES_EXPORTER": "zipkin"},
+]
+
+
+@pytest.mark.parametrize("environ", CONTRADICTIONS)
+def test_contradictions_are_found_at_start_and_leave_nothing_behind(environ, monkeypatch):
+    """The error comes before the app is touched, so that a second try is a whole one."""
+    app, before = starlette(), counted()
+    routes = list(app.router.routes)
+    with monkeypatch.context() as wrong:
+        for name, value in environ.items():
+            wrong.setenv(name, value)
+        with pytest.raises(SettingsError):
+            llm_trace.instrument(app)
+
+    assert routes == app.router.routes
+    llm_trace.instrument(app)
+    ask(app)
+    assert counted() == before + 1
+
+
+# --- /metrics -----------------------------------------------------------------------------------
+
+
+@APPS
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/"])
+def test_metrics_are_served_with_and_without_the_slash(make, path):
+    """200 on both, and the scrape itself is not counted."""
+    app, before = llm_trace.instrument(make()), counted()
+
+    status, body = ask(app, path, "GET")
+
+    assert status == 200
+    assert b"llm_trace_requests_total" in body
+    assert counted() == before
+
+
+def test_a_catch_all_does_not_swallow_metrics():
+    """A frontend mounted at the root comes after them."""
+    everything = Mount("/", PlainTextResponse("page"))
+    app = llm_trace.instrument(starlette(everything))
+
+    assert b"llm_trace_requests_total" in ask(app, "/metrics", "GET")[1]
+    assert (200, b"page") == ask(app, "/other", "GET")
+
+
+def test_an_apps_own_metrics_stay(caplog):
+    """A route of the app at that path is left alone, and that is said."""
+    caplog.set_level(logging.INFO)
+    own = Route("/metrics", lambda _: PlainTextResponse("mine"))
+
+    app = llm_trace.instrument(starlette(own))
+
+    assert (200, b"mine") == ask(app, "/metrics", "GET")
+    assert ["llm_trace: /metrics is the app's own route, left as it is."] == caplog.messages
+
+
+@pytest.mark.parametrize(("path", "expected"), [("/prom", 404), ("", 404)])
+def test_metrics_move_or_stay_away(path, expected):
+    """Another path, or none at all."""
+    app = llm_trace.instrument(starlette(), metrics_path=path)
+
+    assert expected == ask(app, "/metrics", "GET")[0]
+    assert (404 if not path else 200) == ask(app, "/prom", "GET")[0]
+
+
+# --- where spans and metrics go -----------------------------------------------------------------
+
+
+def names(exporter):
+    """The names of exported spans."""
+    return [span.name for span in exporter.get_finished_spans()]
+
+
+def test_an_apps_own_provider_gets_the_spans(provider):
+    """Whether it was set before or after."""
+    app = llm_trace.instrument(starlette())
+    ask(app)
+    exporter = provider()
+
+    ask(app)
+
+    assert "chat m" in names(exporter)
+    assert Pipe.made == ()
+
+
+def test_without_a_provider_nothing_is_current():
+    """Metrics alone: no identity, no span."""
+    seen = []
+
+    async def look(scope, _receive, _send):
+        seen.append((scope["llm_trace"].identity, trace.get_current_span()))
+
+    server = Server()
+    app = llm_trace.TraceMiddleware(look)
+    asyncio.run(app(http_scope(), server.receive, server.send))
+
+    assert [(None, trace.INVALID_SPAN)] == seen
+
+
+def test_before_the_sdk_is_loaded_there_is_no_provider(monkeypatch):
+    """Nobody can have set one, and it is not loaded for the question."""
+    monkeypatch.delitem(setup.sys.modules, "opentelemetry.sdk.trace")
+
+    assert setup._global_sink() is None
+
+
+def test_endpoints_of_the_environment_are_used(monkeypatch):
+    """One private pipeline exports both signals."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
+
+    dispatch = setup.compose(Settings(shutdown_timeout=2))
+
+    (pipe,) = Pipe.made
+    assert (["http://collector:4318/v1/traces"], ["http://collector:4318/v1/metrics"], 2) == (
+        pipe.spans,
+        pipe.metrics,
+        pipe.timeout,
+    )
+    assert dispatch.flush == pipe.flush
+    assert dispatch.tracer.begin([], "n").sampled
+
+
+def test_metrics_alone_may_have_an_endpoint(monkeypatch, provider):
+    """Spans go to the app's own provider then, metrics over OTLP."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
+    provider()
+
+    setup.compose(Settings())
+
+    (pipe,) = Pipe.made
+    assert ([], ["http://collector:4318/v1/metrics"]) == (pipe.spans, pipe.metrics)
+
+
+def test_spans_alone_may_have_an_endpoint(monkeypatch):
+    """The variable of the signal is taken as it is."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://tempo:4318/x")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+
+    setup.compose(Settings())
+
+    (pipe,) = Pipe.made
+    assert (["http://tempo:4318/x"], []) == (pipe.spans, pipe.metrics)
+
+
+def test_an_endpoint_in_the_settings_beats_the_apps_provider(provider):
+    """Who names a place for llm_trace's spans gets them there."""
+    provider()
+
+    setup.compose(Settings(otlp_endpoint="http://c:4317", otlp_protocol="grpc"))
+
+    (pipe,) = Pipe.made
+    assert (["http://c:4317"], ["http://c:4317"]) == (pipe.spans, pipe.metrics)
+
+
+def test_two_apps_share_what_they_can(monkeypatch):
+    """Equal settings make one dispatch; different ones never send the same metrics twice."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317")
+
+    one, same = setup.compose(Settings()), setup.compose(Settings())
+    other = setup.compose(Settings(provider="sglang"))
+
+    assert one is same
+    assert one is not other
+    assert [["http://c:4317"], []] == [pipe.metrics for pipe in Pipe.made]
+
+
+def test_nothing_to_export_is_nothing_to_flush():
+    """At shutdown there is nothing to do."""
+    assert setup.compose(Settings()).flush() is None
+
+
+# --- TraceMiddleware ----------------------------------------------------------------------------
+
+
+def test_the_middleware_needs_only_an_app(monkeypatch):
+    """By hand, by `add_middleware`, or in a list: settings come from the environment."""
+    monkeypatch.setenv("LLM_TRACE_SERVED_MODELS", "m")
+    before = counted()
+    listed = starlette(middleware=[Middleware(llm_trace.TraceMiddleware)])
+    added = starlette()
+    added.add_middleware(llm_trace.TraceMiddleware)
+    by_hand = llm_trace.TraceMiddleware(starlette())
+
+    for app in (listed, added, by_hand):
+        assert (200, TOKENS) == ask(app)
+
+    assert counted() == before + 3
+    assert isinstance(by_hand, LedgerMiddleware)
+
+
+def test_on_an_app_and_on_one_mounted_in_it_there_is_one_record():
+    """The outer one watches, the inner one steps aside."""
+    inner = llm_trace.instrument(starlette())
+    outer = llm_trace.instrument(Starlette(routes=[Mount("/sub", inner)]))
+    before = counted()
+
+    assert ask(outer, f"/sub{CHAT}")[0] == 200
+
+    assert counted() == before + 1
+
+
+def test_the_middleware_can_be_disabled(monkeypatch):
+    """A flag of a server can add it and a variable turn it off: no exporter, no metric."""
+    monkeypatch.setenv("LLM_TRACE_ENABLED", "false")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "nonsense")
+    before = counted()
+
+    assert (200, TOKENS) == ask(llm_trace.TraceMiddleware(starlette()))
+
+    assert counted() == before
+
+
+def test_the_middleware_refuses_bad_variables(monkeypatch):
+    """At start, not at the first request."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "nonsense")
+
+    with pytest.raises(SettingsError):
+        llm_trace.TraceMiddleware(chat)
+
+
+def test_inside_fastapis_own_server_span_ours_is_internal(provider):
+    """FastAPI makes a server span when a provider is set: one trace, ours under it."""
+    exporter = provider()
+    app = llm_trace.instrument(fastapi())
+
+    ask(app)
+
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    ours = spans["chat m"]
+    assert {ours.context.trace_id} == {span.context.trace_id for span in spans.values()}
+    servers = [x for x in spans.values() if x.kind is trace.SpanKind.SERVER]
+    if servers == [ours]:
+        assert ours.parent is None
+    else:
+        assert [ours.parent.span_id] == [x.context.span_id for x in servers]
