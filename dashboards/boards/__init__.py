@@ -1,0 +1,9 @@
+"""The boards, one a file, in the order in which on-call opens them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.boards import delivery, engine, own, ttft
+
+ALL: Final = (ttft.BOARD, engine.BOARD, delivery.BOARD, own.BOARD)

@@ -1,0 +1,114 @@
+"""A real Prometheus over samples written beforehand: pages become blocks, rules are played over."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from contextlib import contextmanager
+from urllib.parse import urlencode
+from urllib.request import ProxyHandler, build_opener
+
+from board_files import GENERATED, VLLM_SAMPLE
+from programs import free_port
+
+START = 1_700_000_000
+STEP = 30
+"""Seconds between two pages."""
+
+_LINE = re.compile(r"([^\s{]+)(?:\{(.*)\})? (\S+)$")
+_READY = "Server is ready to receive web requests."
+_direct = build_opener(ProxyHandler({}))
+
+
+def stamped(page, at, **target):
+    """The samples of `page` as if scraped from `target` at the time `at`."""
+    for line in page.splitlines():
+        if line and not line.startswith("#"):
+            name, labels, value = _LINE.match(line.partition(" # ")[0]).groups()
+            pairs = [labels] if labels else []
+            pairs += [f'{key}="{said}"' for key, said in target.items()]
+            yield f"{name}{{{','.join(pairs)}}} {value} {at}"
+
+
+def vllm_pages(number):
+    """The recorded page of vLLM, grown in `number` even steps from nothing to what was recorded."""
+    text = VLLM_SAMPLE.read_text()
+    gauges = set(re.findall(r"# TYPE (\S+) gauge", text))
+    for step in range(1, number + 1):
+        yield "\n".join(_part(line, step / number, gauges) for line in text.splitlines())
+
+
+def _part(line, part, gauges):
+    if line.startswith("#"):
+        return line
+    name, labels, value = _LINE.match(line).groups()
+    grown = float(value) if name in gauges else float(value) * part
+    return f"{name}{{{labels}}} {grown}"
+
+
+@contextmanager
+def holding(folder, programs, *, app, vllm):
+    """Run a Prometheus that scraped these pages of the app and of vLLM; a function to ask it.
+
+    It also holds what the recording rules would have recorded. The function takes a query and how
+    many seconds before the last scrape it is asked.
+    """
+    until = _lay(folder, programs, app, vllm)
+    with _serving(folder, programs) as url:
+        _play_rules(folder, programs, url, until)
+    with _serving(folder, programs) as url:
+        yield lambda expr, back=0: _ask(url, expr, until - back)
+
+
+def _lay(folder, programs, app, vllm):
+    """Make blocks of the pages; the time of the last."""
+    samples = []
+    for number, (ours, theirs) in enumerate(zip(app, vllm, strict=True)):
+        at = START + number * STEP
+        samples += stamped(ours, at, job="app", instance="app:8000")
+        samples += stamped(theirs, at, job="vllm", instance="vllm:8000")
+    page = folder / "samples.txt"
+    page.write_text("\n".join([*samples, "# EOF", ""]))
+    _promtool(programs, "tsdb", "create-blocks-from", "openmetrics", page, folder / "data")
+    return at
+
+
+def _play_rules(folder, programs, url, until):
+    """Add what the recording rules would have recorded."""
+    window = (f"--start={START}", f"--end={until}", f"--url={url}", f"--eval-interval={STEP}s")
+    data = f"--output-dir={folder / 'data'}"
+    rules = GENERATED / "rules.yaml"
+    _promtool(programs, "tsdb", "create-blocks-from", "rules", *window, data, rules)
+
+
+def _promtool(programs, *command):
+    subprocess.run([programs / "promtool", *command], check=True, capture_output=True)
+
+
+@contextmanager
+def _serving(folder, programs):
+    """Run Prometheus over the database in `folder`; its URL."""
+    (folder / "prometheus.yml").write_text("")
+    port = free_port()
+    command = (
+        programs / "prometheus",
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    )
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert any(_READY in line for line in process.stderr), "Prometheus ended at its start"
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def _ask(url, expr, at):
+    """The samples that the query `expr` gives at the time `at`: labels and value."""
+    query = urlencode({"query": expr, "time": at})
+    with _direct.open(f"{url}/api/v1/query?{query}", timeout=30) as response:
+        result = json.load(response)["data"]["result"]
+    return [(sample["metric"], float(sample["value"][1])) for sample in result]

@@ -1,0 +1,140 @@
+"""Requests of every kind on a small RAG app under a fake clock, and the /metrics pages they make.
+
+Nothing is waited for: a page every half minute comes from a clock that is told to move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+
+import llm_trace
+from llm_trace.core.tracer import NO_TRACER
+from llm_trace.observers.exposition import page
+from llm_trace.observers.metrics import instruments
+from llm_trace.observers.recorder import MetricsObserver
+from llm_trace.testing import FakeClock, drive, response_body, response_start, sse
+
+MS = 1_000_000
+BODY = b'{"model": "tiny", "stream": true, "messages": []}'
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+@dataclass(frozen=True)
+class Request:
+    """How many milliseconds one request spends where, and how it ends."""
+
+    admission: int = 2
+    load: int = 0
+    retrieval: int = 30
+    prepare: int = 3
+    queue: int = 20
+    prefill: int = 60
+    first_token: int = 4
+    gap: int = 15
+    cached: int = 0
+    split: bool = True
+    """Whether the engine gives moments of its own."""
+    ends: str = "ok"
+    """ok, or what happens before the first token: cancelled, error, rejected."""
+
+
+REQUESTS = (
+    Request(),
+    Request(cached=90, prefill=12),
+    Request(cached=40),
+    Request(queue=2_300),
+    Request(retrieval=900, prefill=400),
+    Request(load=5_000),
+    Request(first_token=600, gap=200),
+    Request(split=False),
+    Request(ends="cancelled", queue=9_000),
+    Request(ends="error"),
+    Request(ends="rejected"),
+)
+"""One of each kind: the traffic of half a minute."""
+
+
+def delta(**content):
+    """Build an event with a piece of the answer."""
+    return sse({"choices": [{"index": 0, "delta": content}]})
+
+
+def app(clock, request):
+    """Build the app that serves `request`."""
+
+    async def serve(_scope, receive, send):
+        await receive()
+        clock.advance(request.admission * MS)
+        if request.ends == "rejected":
+            await send(response_start(status=429))
+            await send(response_body(b"{}"))
+            return
+        llm_trace.admitted()
+        with llm_trace.retrieval("docs"):
+            clock.advance(request.retrieval * MS)
+        clock.advance(request.prepare * MS)
+        if request.load:
+            with llm_trace.phase("model_load"):
+                clock.advance(request.load * MS)
+        await generate(clock, request, send)
+
+    return serve
+
+
+async def generate(clock, request, send):
+    """Let the engine answer, and stream what it says."""
+    with llm_trace.engine_call("chat", "tiny") as call:
+        mark = call.mark if request.split else str
+        mark("queued")
+        clock.advance(request.queue * MS)
+        if request.ends == "cancelled":
+            raise asyncio.CancelledError
+        mark("scheduled")
+        clock.advance(request.prefill * MS)
+        if request.ends == "error":
+            raise RuntimeError("the engine died")
+        mark("first_token")
+        call.usage(input_tokens=100, cached_tokens=request.cached, output_tokens=4)
+        clock.advance(request.first_token * MS)
+        await send(response_start("text/event-stream"))
+        for text in ("a", "b", "c", "d"):
+            await send(delta(content=text))
+            clock.advance(request.gap * MS)
+    await send(sse("[DONE]"))
+    await send(response_body())
+
+
+class Served:
+    """The app's process: what it has served so far is on its page."""
+
+    def __init__(self, tracer=NO_TRACER):
+        self.tracer = tracer
+        self.registry = CollectorRegistry()
+        self.observer = MetricsObserver(instruments(self.registry))
+        self.clock = FakeClock()
+
+    def serve(self, requests):
+        """Serve `requests`, one after the other."""
+        for request in requests:
+            with suppress(asyncio.CancelledError, RuntimeError):
+                served = app(self.clock, request)
+                asyncio.run(drive(served, self.observer, body=BODY, **self._of_the_process()))
+
+    def _of_the_process(self):
+        return {"clock": self.clock, "tracer": self.tracer}
+
+    def page(self):
+        """The OpenMetrics page."""
+        return page(OPENMETRICS, self.registry)[0].decode()
+
+
+def pages(rounds):
+    """The page after each of `rounds` of requests."""
+    process = Served()
+    for requests in rounds:
+        process.serve(requests)
+        yield process.page()
