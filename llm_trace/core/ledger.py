@@ -243,13 +243,19 @@ def lay_claims(stretches: Sequence[Segment], claims: Iterable[Claim]) -> list[Se
     one given last.
     """
     bounded = list(claims)[:MAX_CLAIMS]
+    first = min([claim.start for claim in bounded])
+    last = max([claim.end for claim in bounded])
     segments: list[Segment] = []
     for stretch in stretches:
-        rivals = [c for c in bounded if _may_take(c, stretch)]
+        rivals = []
+        if first < stretch.end and stretch.start < last:  # most stretches lie beside all claims
+            rivals = [claim for claim in bounded if _may_take(claim, stretch)]
         if rivals:
             _divide(segments, stretch, rivals)
-        else:
+        elif segments and segments[-1].phase == stretch.phase:
             _append(segments, *stretch)
+        else:
+            segments.append(stretch)
     return segments
 
 
@@ -271,12 +277,14 @@ def _may_take(claim: Claim, stretch: Segment) -> bool:
 
 
 def _winner(rivals: Sequence[Claim], start: int, end: int) -> str | None:
-    covering = [
-        (CLAIMS.get(c.phase, _NAMED_BY_APP)[0], c.start, place, c.phase)
-        for place, c in enumerate(rivals)
-        if c.start <= start and end <= c.end
+    covering = [claim for claim in rivals if claim.start <= start and end <= claim.end]
+    if len(covering) <= 1:
+        return covering[0].phase if covering else None
+    ranked = [
+        (CLAIMS.get(claim.phase, _NAMED_BY_APP)[0], claim.start, place, claim.phase)
+        for place, claim in enumerate(covering)
     ]
-    return max(covering)[3] if covering else None
+    return max(ranked)[3]
 
 
 def tile(
