@@ -5,12 +5,14 @@ The only module that knows all parts; every part can be used and tested without 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from llm_trace.asgi.lifespan import refuse_start
 from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.core.dispatch import Dispatch
 from llm_trace.errors import SettingsError
@@ -19,7 +21,7 @@ from llm_trace.settings import Settings
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from llm_trace.asgi.types import ASGIApp
+    from llm_trace.asgi.types import ASGIApp, Receive, Scope, Send
     from llm_trace.observers.sink import SpanSink
 
 App = TypeVar("App", bound="Starlette")
@@ -121,13 +123,37 @@ class TraceMiddleware(LedgerMiddleware):
         settings: Checked settings; None reads `LLM_TRACE_*`.
 
     Raises:
-        SettingsError: A setting or an `OTEL_*` variable cannot be used.
+        SettingsError: A setting or an `OTEL_*` variable cannot be used. Where a server builds its
+            middlewares while it starts, it is told to fail instead.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings | None = None) -> None:
-        settings = Settings.from_env() if settings is None else settings
-        dispatch = compose(settings) if settings.enabled else Dispatch()
+        self._refusal = ""
+        try:
+            settings = Settings.from_env() if settings is None else settings
+            dispatch = compose(settings) if settings.enabled else Dispatch()
+        except SettingsError as fault:
+            if not _is_served():
+                raise
+            self._refusal = f"llm_trace: {fault}"
+            settings, dispatch = Settings(enabled=False), Dispatch()
         super().__init__(app, settings=settings, dispatch=dispatch)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one scope, or refuse the start of a server with settings that cannot be used."""
+        if self._refusal and scope["type"] == "lifespan":
+            await refuse_start(self._refusal, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+def _is_served() -> bool:
+    """Whether a server runs already: it takes what is raised now for an app without a lifespan."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def instrument(app: App, **settings: Any) -> App:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-
+from prometheus_programs import find_programs
 from tap import OtelTap
 from vllm_server import VllmServer, make_model
 
@@ -41,6 +41,15 @@ def vllm(vllm_python, vllm_tap, tmp_path_factory):
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def prometheus_programs():
+    """The directory that holds `prometheus` and `promtool`."""
+    found = find_programs(ROOT / ".cache" / "prometheus")
+    if found is None:
+        pytest.skip("there is no Prometheus: install Debian's package `prometheus`")
+    return found
 
 
 @pytest.fixture

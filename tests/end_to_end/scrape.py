@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 
 from prometheus_client.parser import text_string_to_metric_families
-
 from stamped_client import ask
 
 

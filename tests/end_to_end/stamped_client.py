@@ -11,8 +11,9 @@ import json
 import secrets
 from contextlib import suppress
 
-from llm_trace.core.clock import SYSTEM
 from programs import LOOPBACK
+
+from llm_trace.core.clock import SYSTEM
 
 _READ = 1 << 16
 _LIMIT = 60.0
@@ -76,6 +77,12 @@ class Answer:
     def document(self):
         """The body as JSON."""
         return json.loads(self.body)
+
+    @property
+    def events(self):
+        """The JSON documents of an event stream, `[DONE]` left out."""
+        data = [event.partition(b"data: ")[2] for event in self.body.split(b"\n\n")]
+        return [json.loads(one) for one in data if one.startswith(b"{")]
 
     def token_stamps(self):
         """When each event that carries generated text came, in ns."""

@@ -6,8 +6,9 @@ import json
 import sys
 from dataclasses import dataclass, field
 
-from llm_trace import semconv as s
 from programs import Program, eventually, free_port, listens
+
+from llm_trace import semconv as s
 
 SERVER = 2
 

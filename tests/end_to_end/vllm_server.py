@@ -12,6 +12,8 @@ MODEL = "tiny"
 SLOTS = 4
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+SAMPLED = {"temperature": 1, "seed": 7}
+"""The likeliest words of a random model may be one that shows nothing, over and over."""
 SABOTAGE = {"x-test-sabotage": "yes"}
 
 _QUIET = {
@@ -19,10 +21,11 @@ _QUIET = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "VLLM_HOST_IP": LOOPBACK,
+    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "120",
 }
 _FLAGS = (
     *("--dtype", "bfloat16", "--enforce-eager", "--load-format", "dummy"),
-    *("--max-model-len", "4096", "--max-num-seqs", SLOTS, "--max-num-batched-tokens", "512"),
+    *("--max-model-len", "16384", "--max-num-seqs", SLOTS, "--max-num-batched-tokens", "512"),
     *("--block-size", "32", "--kv-cache-memory-bytes", 128 << 20),
     *("--enable-prompt-tokens-details", "--disable-uvicorn-access-log"),
 )
@@ -31,7 +34,8 @@ _FLAGS = (
 def make_model(python, folder):
     """A model with random weights."""
     out = folder / "model"
-    command = [python, "-m", "llm_trace.demo.model", out, "--hidden", "128", "--layers", "2"]
+    small = ("--hidden", "128", "--layers", "2", "--max-len", "16384")
+    command = [python, "-m", "llm_trace.demo.model", out, *small]
     env = clean_environment(**_QUIET)
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -46,7 +50,7 @@ def chat(words, tokens, **more):
         "max_tokens": tokens,
         "ignore_eos": True,
         "stream": True,
-        "temperature": 0,
+        **SAMPLED,
     }
     return {**body, **more}
 
@@ -54,7 +58,7 @@ def chat(words, tokens, **more):
 def completion(prompt, tokens, **more):
     """A plain completion of exactly so many tokens."""
     body = {"model": MODEL, "prompt": prompt, "max_tokens": tokens, "ignore_eos": True}
-    return {**body, "temperature": 0, **more}
+    return {**body, **SAMPLED, **more}
 
 
 class VllmServer:
@@ -71,6 +75,7 @@ class VllmServer:
             OTEL_EXPORTER_OTLP_TRACES_PROTOCOL="http/protobuf",
             OTEL_SERVICE_NAME="vllm",
             OTEL_BSP_SCHEDULE_DELAY="200",
+            OTEL_METRIC_EXPORT_INTERVAL="1000",
         )
         command = [
             *(python.parent / "vllm", "serve", model, "--served-model-name", MODEL),

@@ -1,0 +1,131 @@
+"""Where OTLP goes: the specification's variables, our keywords, and what contradicts itself."""
+
+import pytest
+
+from llm_trace.errors import SettingsError
+from llm_trace.observers.endpoint import resolve
+
+GENERIC = "OTEL_EXPORTER_OTLP_ENDPOINT"
+SPECIFIC = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
+HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
+HTTP = "http/protobuf"
+
+
+def traces(environ=None, **given):
+    """The endpoint of spans."""
+    return resolve("traces", environ or {}, **given)
+
+
+def test_nothing_configured_is_nowhere():
+    """Without an endpoint nothing is exported, whatever else is set."""
+    assert traces() is None
+    assert traces({PROTOCOL: "grpc", GENERIC: "  "}) is None
+
+
+@pytest.mark.parametrize("given", ["http://h:4318", "http://h:4318/", "http://h:4318/v1/traces"])
+def test_our_keyword_ends_at_one_url(given):
+    """With or without the signal's path, and with or without a slash."""
+    found = traces(endpoint=given)
+
+    assert (found.url, found.protocol) == ("http://h:4318/v1/traces", HTTP)
+
+
+def test_the_variables_keep_their_meaning():
+    """The generic one gets the signal's path, the signal's own is verbatim and wins."""
+    generic = {GENERIC: "http://h:4318/base"}
+    specific = {SPECIFIC: "http://t:4318/elsewhere", GENERIC: "http://h:4318"}
+
+    assert traces(generic).url == "http://h:4318/base/v1/traces"
+    assert resolve("metrics", generic).url == "http://h:4318/base/v1/metrics"
+    assert traces(specific).url == "http://t:4318/elsewhere"
+    assert resolve("metrics", specific).url == "http://h:4318/v1/metrics"
+
+
+def test_our_keyword_beats_the_variables():
+    """Both of them."""
+    environ = {SPECIFIC: "http://t:4318", GENERIC: "http://g:4318", PROTOCOL: HTTP}
+    found = traces(environ, endpoint="http://k:4317", protocol="grpc")
+
+    assert (found.url, found.protocol) == ("http://k:4317", "grpc")
+
+
+@pytest.mark.parametrize(
+    ("environ", "protocol"),
+    [
+        ({GENERIC: "http://h:4317"}, "grpc"),
+        ({GENERIC: "http://h:4318"}, HTTP),
+        ({GENERIC: "http://h:9000"}, "grpc"),
+        ({SPECIFIC: "http://h:9000/v1/traces/"}, HTTP),
+        ({GENERIC: "http://h:9000", PROTOCOL: HTTP}, HTTP),
+        ({GENERIC: "http://h:9000", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": HTTP}, HTTP),
+        ({GENERIC: "https://h:4317", "OTEL_EXPORTER_OTLP_INSECURE": "false"}, "grpc"),
+    ],
+)
+def test_the_protocol_is_said_or_told_by_port_and_path(environ, protocol):
+    """Never by a part of the host's name; Python's default is gRPC."""
+    assert traces(environ).protocol == protocol
+
+
+@pytest.mark.parametrize(
+    ("environ", "sentence"),
+    [
+        ({GENERIC: "localhost:4317"}, "begin it with http:// or https://"),
+        ({GENERIC: "grpc://h:4317"}, "begin it with http:// or https://"),
+        ({GENERIC: "http://:4317"}, "begin it with http:// or https://"),
+        ({GENERIC: "http://h:70000"}, "is no URL"),
+        ({GENERIC: "http://[::1"}, "is no URL"),
+        ({GENERIC: "http://h:4317", PROTOCOL: HTTP}, "has the port of grpc"),
+        ({GENERIC: "http://h:4318", PROTOCOL: "grpc"}, "has the port of http/protobuf"),
+        ({GENERIC: "http://h:4318", PROTOCOL: "http/json"}, "use grpc or http/protobuf"),
+        (
+            {GENERIC: "https://h:4317", "OTEL_EXPORTER_OTLP_INSECURE": "TRUE"},
+            "use http:// or drop the variable",
+        ),
+        ({GENERIC: "http://h:4317", "OTEL_TRACES_EXPORTER": "otlp,zipkin"}, "Use otlp or none"),
+        ({GENERIC: "http://h:4317", HEADERS: "novalue"}, "must be name=value"),
+        ({GENERIC: "http://h:4317", HEADERS: "a=1,=2"}, "must be name=value"),
+    ],
+)
+def test_contradictions_fail_at_start(environ, sentence):
+    """With what is wrong and what to do, before anything was exported."""
+    with pytest.raises(SettingsError, match=sentence):
+        traces(environ)
+
+
+@pytest.mark.parametrize(
+    ("text", "headers"),
+    [
+        ("authorization=Bearer abc", {"authorization": "Bearer abc"}),
+        ("Authorization=Basic dXNlcjpwYXNz==", {"authorization": "Basic dXNlcjpwYXNz=="}),
+        (" api-key = a%2Cb , tenant=x,", {"api-key": "a,b", "tenant": "x"}),
+        ("", {}),
+    ],
+)
+def test_headers_reach_the_exporter_whole(text, headers):
+    """Spaces and padding are part of a value."""
+    assert traces({GENERIC: "http://h:4317", HEADERS: text}).headers == headers
+
+
+def test_secrets_are_not_shown():
+    """Neither by a fault nor by the endpoint itself."""
+    environ = {GENERIC: "http://h:4317", HEADERS: "api-key=tops,ecret"}
+    with pytest.raises(SettingsError) as caught:
+        traces(environ)
+    shown = traces({GENERIC: "http://h:4317", HEADERS: "api-key=tops"})
+
+    assert "ecret" not in str(caught.value)
+    assert "tops" not in f"{caught.value} {shown!r}"
+
+
+@pytest.mark.parametrize(
+    "off",
+    [
+        {"OTEL_SDK_DISABLED": "true"},
+        {"OTEL_TRACES_EXPORTER": "none"},
+        {"OTEL_TRACES_EXPORTER": "prometheus"},
+    ],
+)
+def test_telemetry_can_be_switched_off(off):
+    """By the standard variables."""
+    assert traces({GENERIC: "http://h:4317", **off}) is None

@@ -1,0 +1,313 @@
+"""The SDK's side: sinks over providers, exporters that are counted, and an end in bounded time."""
+
+import logging
+import threading
+from collections import Counter
+
+import pytest
+from grpc_receiver import GrpcReceiver
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import NoOpTracerProvider, SpanContext, SpanKind, StatusCode, TraceFlags
+from programs import eventually, free_port
+
+from llm_trace import semconv as s
+from llm_trace.core import faults
+from llm_trace.core.clock import Clock
+from llm_trace.observers import providers
+from llm_trace.observers.endpoint import Endpoint
+from llm_trace.observers.metrics import Instruments
+from llm_trace.observers.providers import Pipeline, ProviderSink, sink_of
+from llm_trace.observers.sink import FinishedSpan
+
+EXEMPLAR = {"trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331"}
+
+
+@pytest.fixture(autouse=True)
+def counted(monkeypatch):
+    """Nothing dropped or failed yet."""
+    monkeypatch.setattr(faults, "spans", Counter())
+    monkeypatch.setattr(faults, "internal", Counter())
+
+
+@pytest.fixture
+def pipeline():
+    """A pipeline that has a second for its end."""
+    pipeline = Pipeline(1.0)
+    yield pipeline
+    pipeline.shutdown()
+
+
+def finished(name="chat m", *, failed=False):
+    """A finished span."""
+    context = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(1))
+    return FinishedSpan(name, context, None, SpanKind.SERVER, 10, 20, {"a": 1}, failed=failed)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_finished_span_reaches_the_apps_own_processors(failed):
+    """With the stamps, the ids and the status that it came with, under the provider's resource."""
+    provider = TracerProvider(resource=Resource({"service.name": "app"}), shutdown_on_exit=False)
+    exporter = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    sink_of(provider).emit(finished(failed=failed))
+    (span,) = exporter.get_finished_spans()
+
+    assert (span.name, span.start_time, span.end_time) == ("chat m", 10, 20)
+    assert (span.context.trace_id, span.context.span_id, span.parent) == (1, 2, None)
+    assert span.resource.attributes["service.name"] == "app"
+    assert (span.status.status_code is StatusCode.ERROR) is failed
+    assert (span.instrumentation_scope.name, span.instrumentation_scope.schema_url) == (
+        s.SCOPE,
+        s.SCHEMA_URL,
+    )
+
+
+def test_the_providers_own_sampler_and_ids_are_used():
+    """What the app decided for its traces holds for ours."""
+    sink = sink_of(TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False))
+
+    assert sink.sample(None, sink.new_trace_id(), "chat", SpanKind.SERVER) == (False, None)
+    assert sink.new_trace_id() != sink.new_trace_id()
+    assert sink.new_span_id() != sink.new_span_id()
+
+
+def test_who_is_no_sink():
+    """The API's provider, and the one that vLLM sets for its own spans."""
+    engines = TracerProvider(
+        resource=Resource({"vllm.instrumenting_module_name": "vllm.llm_engine"}),
+        shutdown_on_exit=False,
+    )
+
+    assert sink_of(NoOpTracerProvider()) is None
+    assert sink_of(engines) is None
+    assert isinstance(sink_of(TracerProvider(shutdown_on_exit=False)), ProviderSink)
+
+
+class Staged(SpanExporter):
+    """Does with each batch what it is told; waits at the gate before."""
+
+    def __init__(self, outcome=SpanExportResult.SUCCESS):
+        self.outcome = outcome
+        self.gate = threading.Event()
+        self.gate.set()
+        self.batches = []
+        self.ended = False
+
+    def export(self, spans):
+        """Take a batch."""
+        self.gate.wait(10)
+        self.batches.append(len(spans))
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+    def shutdown(self):
+        """End."""
+        self.ended = True
+
+    def force_flush(self, timeout_millis=30_000):
+        """There is nothing to flush."""
+        return timeout_millis > 0
+
+
+@pytest.fixture
+def staged(monkeypatch):
+    """An exporter in the place of OTLP's."""
+    exporter = Staged()
+    monkeypatch.setattr(providers, "_span_exporter", lambda _endpoint: exporter)
+    return exporter
+
+
+ENDPOINT = Endpoint("http://127.0.0.1:1", "grpc")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "lost"),
+    [
+        (SpanExportResult.SUCCESS, 0),
+        (SpanExportResult.FAILURE, 3),
+        (ConnectionError("no collector"), 3),
+    ],
+)
+def test_what_could_not_be_sent_is_counted(staged, pipeline, outcome, lost, caplog):
+    """Whether the exporter says so or raises; `force_flush` and `shutdown` reach it."""
+    staged.outcome = outcome
+    sink = pipeline.add_spans(ENDPOINT)
+    for _ in range(3):
+        sink.emit(finished())
+    pipeline.flush()
+    pipeline.shutdown()
+
+    assert staged.batches == [3]
+    assert staged.ended is True
+    assert +faults.spans == Counter(export_failed=lost) - Counter()
+    assert isinstance(outcome, Exception) == bool(caplog.records)
+
+
+def test_the_counting_exporter_flushes_what_it_wraps():
+    """The SDK may ask it."""
+    assert providers._CountingExporter(Staged()).force_flush(5) is True
+
+
+def test_a_full_queue_refuses_and_counts(staged, pipeline, monkeypatch):
+    """Memory is bounded while the collector is slow: what is over the queue is refused."""
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "4")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2")
+    staged.gate.clear()
+    sink = pipeline.add_spans(ENDPOINT)
+    for _ in range(10):
+        sink.emit(finished())
+    staged.gate.set()
+    pipeline.flush()
+
+    assert faults.spans == Counter(queue_full=6)
+    assert sum(staged.batches) == 4
+    sink.emit(finished())
+    assert faults.spans == Counter(queue_full=6)
+
+
+def test_the_end_is_bounded_even_while_an_export_hangs(staged, caplog):
+    """A collector that never answers costs the limit and no more."""
+    staged.gate.clear()
+    pipeline = Pipeline(0.05)
+    sink = pipeline.add_spans(ENDPOINT)
+    sink.emit(finished())
+    begun = providers.SYSTEM.monotonic_ns()
+    pipeline.flush()
+    pipeline.shutdown()
+
+    assert 0.1 <= (providers.SYSTEM.monotonic_ns() - begun) / 1e9 < 5
+    staged.gate.set()
+    eventually(lambda: staged.ended, "the exporter was not ended", within=10)
+
+
+def test_a_fault_at_the_end_is_counted(pipeline):
+    """Whatever raises there, the process ends as it would."""
+
+    def broken():
+        raise OSError("no")
+
+    pipeline._shutdowns.append(broken)
+    pipeline.shutdown()
+
+    assert faults.internal == Counter(shutdown=1)
+
+
+class Kept(MetricExporter):
+    """Keeps what it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.given = []
+
+    def export(self, metrics_data, timeout_millis=10_000, **kwargs):
+        """Keep an export."""
+        self.given.append(metrics_data)
+        return MetricExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis=10_000):
+        """There is nothing to flush."""
+        return True
+
+    def shutdown(self, timeout_millis=30_000, **kwargs):
+        """There is nothing to end."""
+
+
+def test_metrics_are_made_from_the_accumulators_when_exported(pipeline, monkeypatch):
+    """Kinds, units, temporality, numbers and exemplars, under our scope."""
+    exporter = Kept()
+    monkeypatch.setattr(providers, "_metric_exporter", lambda _endpoint: exporter)
+    instruments = Instruments()
+    instruments.child(s.TIME_TO_FIRST_TOKEN, ("chat", "vllm", "m", "warm")).observe(0.2, EXEMPLAR)
+    instruments.child(s.REQUESTS, ("chat", "vllm", "m", "ok", "finish")).inc(2)
+    pipeline.add_metrics(ENDPOINT, instruments.collect)
+    pipeline.flush()
+
+    (resource,) = exporter.given[0].resource_metrics
+    (scope,) = resource.scope_metrics
+    by_name = {metric.name: metric for metric in scope.metrics}
+    assert scope.scope == providers.SCOPE
+    assert by_name[s.REQUESTS.name].data.is_monotonic is True
+    assert by_name[s.REQUESTS_ACTIVE.name].data.is_monotonic is False
+    assert [p.value for p in by_name[s.REQUESTS.name].data.data_points] == [2]
+    (point,) = by_name[s.TIME_TO_FIRST_TOKEN.name].data.data_points
+    assert (point.count, point.sum, by_name[s.TIME_TO_FIRST_TOKEN.name].unit) == (1, 0.2, "s")
+    (exemplar,) = point.exemplars
+    assert f"{exemplar.trace_id:032x}" == EXEMPLAR["trace_id"]
+    assert exemplar.time_unix_nano > 10**18
+    assert point.start_time_unix_nano <= point.time_unix_nano
+
+
+def test_both_signals_over_grpc(pipeline, caplog):
+    """Headers go along as metadata, and each destination is said once."""
+    with GrpcReceiver() as receiver, caplog.at_level(logging.INFO, "llm_trace"):
+        endpoint = Endpoint(receiver.endpoint, "grpc", {"api-key": "a,b"})
+        sink = pipeline.add_spans(endpoint)
+        pipeline.add_metrics(endpoint, Instruments().collect)
+        sink.emit(finished())
+        pipeline.flush()
+
+        assert [span.name for span in receiver.spans()] == ["chat m"]
+        assert s.REQUESTS_ACTIVE.name in receiver.metrics()
+        assert receiver.metadata[0]["api-key"] == "a,b"
+    said = [r.getMessage() for r in caplog.records if r.name == "llm_trace"]
+    assert [receiver.endpoint in line for line in said] == [True, True]
+
+
+def test_both_signals_over_http(pipeline, tap):
+    """The same over the other transport."""
+    sink = pipeline.add_spans(Endpoint(f"{tap.endpoint}/v1/traces", "http/protobuf"))
+    pipeline.add_metrics(
+        Endpoint(f"{tap.endpoint}/v1/metrics", "http/protobuf"), Instruments().collect
+    )
+    sink.emit(finished())
+    pipeline.flush()
+
+    eventually(lambda: [x.name for x in tap.spans()] == ["chat m"], "no span came")
+    eventually(lambda: s.REQUESTS_ACTIVE.name in tap.metrics(), "no metric came")
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_a_dead_collector_is_said_once(protocol, pipeline, monkeypatch, caplog):
+    """One line a minute for each exporter, whatever is tried meanwhile."""
+    endpoint = Endpoint(f"http://127.0.0.1:{free_port()}", protocol)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    exporter = providers._span_exporter(endpoint)
+    name = next(x for x in (type(exporter).__module__, providers._GRPC_LOGGER) if _seldom(x))
+    for one in _seldom(name):
+        one._next = 0
+    for _ in range(3):
+        logging.getLogger(name).warning("no collector")
+
+    assert [r.name for r in caplog.records] == [name]
+    exporter.shutdown()
+
+
+def _seldom(name):
+    return [x for x in logging.getLogger(name).filters if isinstance(x, providers._Seldom)]
+
+
+def test_a_minute_later_it_is_said_again(monkeypatch):
+    """The filter lets one record a minute through."""
+    now = [10**9]
+    monkeypatch.setattr(providers, "SYSTEM", Clock(lambda: now[0], lambda: now[0]))
+    seldom = providers._Seldom()
+    heard = []
+    for seconds in (0, 1, 58, 2, 1):
+        now[0] += seconds * 10**9
+        heard.append(seldom.filter(None))
+
+    assert heard == [True, False, False, True, False]
+
+
+def test_a_logger_is_quietened_once():
+    """However many exporters there are."""
+    for _ in range(3):
+        providers._quieten("llm_trace.test.exporter")
+
+    assert len(_seldom("llm_trace.test.exporter")) == 1

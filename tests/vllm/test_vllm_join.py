@@ -1,0 +1,342 @@
+"""The join: engine events find the HTTP request that waits for them, and never disturb vLLM."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from vllm_doubles import (
+    PREEMPTED,
+    QUEUED,
+    SCHEDULED,
+    SECOND,
+    Engine,
+    Event,
+    Http,
+    Output,
+    Processor,
+    request,
+    seconds,
+)
+
+import llm_trace_vllm
+from llm_trace import semconv as s
+from llm_trace.core import faults
+from llm_trace.core.freeze import Answer, freeze
+from llm_trace.core.outcome import Ending
+from llm_trace.core.record import HttpFacts
+from llm_trace_vllm import join as join_module
+from llm_trace_vllm.join import Join
+from llm_trace_vllm.tiers import ENGINE_EVENTS, FINISHED_STATS, STATS_SWEEP
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """Counters as in a new process."""
+    monkeypatch.setattr(faults, "internal", Counter())
+    monkeypatch.setattr(faults, "_logged", set())
+
+
+@pytest.fixture
+def http(monkeypatch):
+    """A live request whose clock is also what the join reads."""
+    http = Http()
+    monkeypatch.setattr(join_module, "_now", lambda: http.fake.now)
+    with http:
+        yield http
+
+
+@pytest.fixture
+def processor():
+    """An output processor that offers everything."""
+    return Processor()
+
+
+def step(processor, http, *outputs, after=0):
+    """One step of the engine, `after` ns of ours."""
+    http.fake.advance(after)
+    return processor.process_outputs(list(outputs), seconds(http.fake.now), None)
+
+
+def begun(http, *, queued=1_000, scheduled=2_000):
+    """Events of a request that was handed off now and waited so many ns."""
+    at = http.fake.now
+    return [
+        Event(QUEUED, seconds(at + queued)),
+        Event(SCHEDULED, seconds(at + scheduled)),
+    ]
+
+
+def test_a_request_gets_its_moments(processor, http):
+    """Hand-off, queued, scheduled, first and last token, each on its own stamp."""
+    join = llm_trace_vllm.trace(Engine(processor))
+    handed_off = http.fake.now
+    processor.add_request(request("a-1", prompt=range(9)), None, None, 0, None)
+    events = begun(http)
+    step(
+        processor,
+        http,
+        Output("a-1", events=events, prefill_stats=SimpleNamespace(num_cached_tokens=4)),
+        after=5_000,
+    )
+    step(processor, http, Output("a-1", [7, 8]), after=1_000)
+    step(processor, http, Output("a-1", finish_reason="length"), after=1_000)
+
+    call = http.call
+    assert join.tier == call.attributes[s.ENGINE_TIER] == ENGINE_EVENTS
+    assert call.attributes[s.ENGINE_REQUEST_ID] == "a-1"
+    assert (call.handed_off, call.queued, call.scheduled) == (
+        handed_off,
+        handed_off + 1_000,
+        handed_off + 2_000,
+    )
+    assert (call.first_token, call.last_token) == (handed_off + 5_000, handed_off + 7_000)
+    assert call.returned == handed_off + 7_000
+    assert call.finish_reason == "length"
+    usage = call.usage_now()
+    assert (usage.input_tokens, usage.cached_tokens, usage.output_tokens) == (9, 4, 4)
+
+
+def test_the_first_output_may_be_the_last(processor, http):
+    """One token, all in one step: nothing is lost."""
+    Join(Engine(processor))
+    processor.add_request(request("a-1"))
+    step(processor, http, Output("a-1", events=begun(http), finish_reason="stop"), after=3_000)
+
+    call = http.call
+    assert 0 < call.queued < call.scheduled < call.first_token == call.last_token
+    assert call.returned == call.last_token
+
+
+def test_a_finish_without_a_token_marks_none(processor, http):
+    """An engine that gives up says when, and no token is invented."""
+    join = Join(Engine(processor))
+    processor.add_request(request("a-1"))
+    step(processor, http, Output("a-1", [], finish_reason="abort"), after=3_000)
+
+    assert (http.call.first_token, http.call.finish_reason) == (0, "abort")
+    assert join._calls == {}
+
+
+def test_preemptions_are_counted_with_their_wait(processor, http):
+    """Scheduled twice: the first counts as scheduled, the wait between as waiting again."""
+    Join(Engine(processor))
+    processor.add_request(request("a-1"))
+    at = http.fake.now
+    events = [*begun(http), Event(PREEMPTED, seconds(at + 3_000))]
+    step(processor, http, Output("a-1", events=events), after=3_000)
+    again = [Event(SCHEDULED, seconds(at + 10_000)), Event(99, seconds(at + 10_001))]
+    step(processor, http, Output("a-1", events=again), after=9_000)
+
+    call = http.call
+    assert (call.preemptions, call.requeued_ns) == (1, 7_000)
+    assert call.scheduled == at + 2_000
+    assert call.first_token == at + 3_000
+    assert call.generated == 2
+
+
+def test_children_of_one_request_are_calls_of_one(processor, http):
+    """Two choices: two engine requests, and the earlier first token is the one that shows."""
+    Join(Engine(processor))
+    for index in (0, 1):
+        processor.add_request(request(f"{index}_a-1"), None, object(), index)
+    step(processor, http, Output("1_a-1", events=begun(http)), after=4_000)
+    step(processor, http, Output("0_a-1", events=begun(http, queued=-3_000)), after=1_000)
+
+    by_id = {call.attributes[s.ENGINE_REQUEST_ID]: call for call in http.timeline.calls}
+    assert by_id.keys() == {"0_a-1", "1_a-1"}
+    assert by_id["1_a-1"].first_token < by_id["0_a-1"].first_token
+    record = frozen(http)
+    assert record.visible.attributes[s.ENGINE_REQUEST_ID] == "1_a-1"
+    assert record.usage.output_tokens == 2
+
+
+def frozen(http):
+    """The record of a request that ends now, well."""
+    http.timeline.first_token_sent = http.timeline.last_token_sent = http.fake.now + 10
+    return freeze(
+        http.timeline,
+        Answer(Ending(status=200, complete=True), HttpFacts(), "chat", streamed=True),
+        http.fake.now + 20,
+    )
+
+
+def test_the_ledger_of_a_joined_request_has_the_engines_phases(processor, http):
+    """Queue, prefill and first token, and not a nanosecond elsewhere."""
+    Join(Engine(processor))
+    processor.add_request(request("a-1"))
+    step(processor, http, Output("a-1", events=begun(http)), after=5_000)
+    record = frozen(http)
+
+    assert record.ttft_phases == {"queue_wait": 2_000, "prefill": 3_000, "first_token": 10}
+    assert record.moments_dropped == 0
+
+
+def test_epoch_stamps_are_taken_for_another_clock(processor, http):
+    """Durations inside the engine stay right, and its end is when we heard of it."""
+    join = Join(Engine(processor))
+    processor.add_request(request("a-1"))
+    handed_off, epoch = http.fake.now, 1_700_000_000.0
+    http.fake.advance(3 * SECOND)
+    events = [Event(QUEUED, epoch + 0.5), Event(SCHEDULED, epoch + 1.0)]
+    processor.process_outputs([Output("a-1", events=events)], epoch + 3.0, None)
+
+    call = http.call
+    assert join.clock.foreign is True
+    assert call.first_token == handed_off + 3 * SECOND
+    near = {"abs": 1_000}  # a float of seconds since the epoch tells no less
+    assert call.scheduled == pytest.approx(handed_off + SECOND, **near)
+    assert call.queued == pytest.approx(handed_off + SECOND // 2, **near)
+
+
+def test_stamps_before_the_hand_off_are_taken_for_another_clock(processor, http):
+    """An engine on a host that was started later: its clock is behind ours."""
+    join = Join(Engine(processor))
+    http.fake.advance(100 * SECOND)
+    processor.add_request(request("a-1"))
+    handed_off = http.fake.now
+    http.fake.advance(2 * SECOND)
+    events = [Event(QUEUED, 10.25), Event(SCHEDULED, 10.75)]
+    processor.process_outputs([Output("a-1", events=events)], 12.0, None)
+
+    call = http.call
+    assert join.clock.foreign is True
+    assert call.first_token == handed_off + 2 * SECOND
+    assert (call.queued, call.scheduled) == (
+        handed_off + SECOND // 4,
+        handed_off + 3 * SECOND // 4,
+    )
+
+
+def test_only_the_engines_first_execution_is_cold(processor, http):
+    """What was scheduled before the first step ended paid for the warm-up; the next did not."""
+    Join(Engine(processor))
+    processor.add_request(request("a-1"))
+    processor.add_request(request("a-2"))
+    step(processor, http, Output("a-1", events=begun(http)), after=5_000)
+    later = [Event(QUEUED, seconds(http.fake.now)), Event(SCHEDULED, seconds(http.fake.now + 10))]
+    step(processor, http, Output("a-2", events=later), after=5_000)
+
+    assert [call.cold for call in http.timeline.calls] == [True, False]
+
+
+def test_cached_tokens_of_older_versions(processor, http):
+    """Before 0.24 the count lay on the output itself."""
+    Join(Engine(processor))
+    processor.add_request(request("a-1"))
+    output = Output("a-1", events=begun(http))
+    output.num_cached_tokens = 2
+    step(processor, http, output, after=3_000)
+
+    assert http.call.usage_now().cached_tokens == 2
+
+
+def test_embedded_prompts_and_adapters(processor, http):
+    """No token ids: no count of them; an adapter is named, the base model is not."""
+    Join(Engine(processor))
+    bare = SimpleNamespace(request_id="a-1", lora_request=SimpleNamespace(lora_name="sql"))
+    processor.add_request(bare)
+    processor.add_request(request("a-2", prompt=()))
+    first, second = http.timeline.calls
+
+    assert (first.model, first.usage_now().input_tokens) == ("sql", None)
+    assert (second.model, second.usage_now().input_tokens) == ("", 0)
+
+
+def test_strangers_are_left_alone(processor):
+    """Requests from outside any HTTP request are not joined, and their outputs pass."""
+    join = Join(Engine(processor))
+    assert processor.add_request(request("a-1")) == "added"
+    assert processor.process_outputs([Output("a-1")]) == "processed"
+
+    assert join._calls == {}
+    assert processor.heard == [("added", "a-1", 0), ("step", ["a-1"])]
+
+
+def test_vllm_gets_what_it_gave(processor, http):
+    """Arguments by position or by name, new ones included, and results: as without us."""
+    heard = []
+    processor.process_outputs = lambda *args, **kwargs: heard.append((args, kwargs)) or "told"
+    Join(Engine(processor))
+    outputs = [Output("a-1")]
+
+    assert processor.process_outputs(outputs, 1.0, iteration_stats=3, weight_version=4) == "told"
+    assert heard == [((outputs, 1.0), {"iteration_stats": 3, "weight_version": 4})]
+
+
+def test_aborted_requests_are_forgotten(processor, monkeypatch):
+    """vLLM never says that an abort ended: the map stays bounded by what is alive."""
+    monkeypatch.setattr(join_module, "_SWEEP_AT", 8)
+    join = Join(Engine(processor))
+    living = Http()
+    with living:
+        processor.add_request(request("alive"))
+    for number in range(100):
+        with Http() as aborted:
+            processor.add_request(request(f"a-{number}"))
+        aborted.timeline.closed = True
+        assert len(join._calls) <= 9
+
+    assert "alive" in join._calls
+
+
+def test_many_living_requests_are_swept_ever_more_rarely(processor, monkeypatch, http):
+    """A sweep that frees nothing doubles the distance to the next, so it costs next to nothing."""
+    monkeypatch.setattr(join_module, "_SWEEP_AT", 4)
+    join = Join(Engine(processor))
+    for number in range(20):
+        processor.add_request(request(f"a-{number}"))
+
+    assert len(join._calls) == 20
+    assert join._sweep_at == 32
+
+
+@pytest.mark.parametrize("method", ["added", "processed"])
+def test_a_hook_that_fails_steps_aside(processor, http, method, monkeypatch, caplog):
+    """The original runs with its result; the tier drops; it is counted and logged once."""
+
+    def broken(*_args, **_kwargs):
+        raise RuntimeError("a surface that we do not know")
+
+    monkeypatch.setattr(Join, method, broken)
+    join = Join(Engine(processor))
+    with faults.production():
+        assert processor.add_request(request("a-1")) == "added"
+        assert processor.process_outputs([Output("a-1")], 1.0) == "processed"
+
+    assert [heard[0] for heard in processor.heard] == ["added", "step"]
+    assert join.tier == STATS_SWEEP
+    assert faults.internal.total() == len(caplog.records) == 1
+
+
+def test_after_a_fault_nothing_more_is_joined(processor, http):
+    """Half a story is worse than none: later requests get the lower tier."""
+    join = Join(Engine(processor))
+    processor.add_request(request("a-1"))
+    with faults.production():
+        processor.process_outputs([SimpleNamespace(request_id="a-1")], 1.0)
+    processor.add_request(request("a-2"))
+    step(processor, http, Output("a-2", events=begun(http)))
+
+    assert join.tier == STATS_SWEEP
+    assert join._calls == {}
+    assert len(http.timeline.calls) == 1
+    assert http.call.first_token == 0
+
+
+def test_an_engine_is_joined_once(processor):
+    """A second trace, or the middleware's, finds the first one's join."""
+    engine = Engine(processor)
+
+    assert llm_trace_vllm.trace(engine) is llm_trace_vllm.trace(engine)
+
+
+@pytest.mark.parametrize(
+    ("engine", "tier"),
+    [
+        (Engine(), FINISHED_STATS),
+        (Engine(SimpleNamespace(request_states={})), STATS_SWEEP),
+    ],
+)
+def test_an_engine_that_offers_less_is_joined_lower(engine, tier):
+    """Nothing is wrapped and nothing raised."""
+    assert Join(engine).tier == tier
