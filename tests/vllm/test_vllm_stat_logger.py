@@ -105,6 +105,18 @@ def test_a_server_without_an_engine_is_passed_by(module, met):
     assert logger._join is None
 
 
+def test_a_server_whose_engine_nobody_can_see_is_said(module, caplog, monkeypatch):
+    """One warning says what is missing and what to do; an app that joined by hand hears none."""
+    monkeypatch.setattr(module, "joins", set())
+    logger = module.LedgerStatLogger(config("a"))
+    logger.meet(scope(None))
+    monkeypatch.setattr(module, "joins", {object()})
+    logger.meet(scope(None))
+
+    assert len(caplog.records) == 1
+    assert "llm_trace_vllm.trace(engine)" in caplog.text
+
+
 def test_a_lower_tier_is_said(module, caplog):
     """Whoever wonders about missing phases finds the reason in the log."""
     logger = module.LedgerStatLogger(config("a"))

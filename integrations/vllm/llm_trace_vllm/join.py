@@ -8,6 +8,7 @@ same first arguments since vLLM 0.11. No class is patched; a wrap that fails ste
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -20,6 +21,9 @@ from llm_trace_vllm.clock import EngineClock
 from llm_trace_vllm.tiers import ENGINE_EVENTS, Tier, tier_of
 
 _MARK: Final = "_llm_trace_join"
+
+joins: Final[weakref.WeakSet[Join]] = weakref.WeakSet()
+"""The joins of this process, as long as their engines live."""
 _SWEEP_AT: Final = 256
 
 # vllm.v1.engine.EngineCoreEventType, the same since 0.11; compared as integers.
@@ -156,5 +160,6 @@ def join_engine(engine: Any) -> Join:
     found: Join | None = getattr(engine, _MARK, None)
     if found is None:
         found = Join(engine)
+        joins.add(found)
         setattr(engine, _MARK, found)
     return found

@@ -17,7 +17,7 @@ except ImportError:  # before vLLM had one logger for all engines
 
 from llm_trace.core import engines, faults
 from llm_trace_vllm import fallback
-from llm_trace_vllm.join import Join, join_engine
+from llm_trace_vllm.join import Join, join_engine, joins
 from llm_trace_vllm.tiers import ENGINE_EVENTS, FINISHED_STATS, STATS_SWEEP
 
 _now = time.monotonic_ns  # noqa: TID251 - stamps beside the engine's; no fake clock runs in vLLM
@@ -47,6 +47,7 @@ class LedgerStatLogger(_Base):  # type: ignore[misc]  # vLLM is absent where typ
         state = getattr(scope.get("app"), "state", None)
         engine = getattr(state, "engine_client", None)
         if engine is None:
+            _say_unjoined()
             return
         self._join = join_engine(engine)
         if self._join.tier != ENGINE_EVENTS:
@@ -78,6 +79,15 @@ class LedgerStatLogger(_Base):  # type: ignore[misc]  # vLLM is absent where typ
 
     def log_engine_initialized(self) -> None:
         """Nothing to say: vLLM's own loggers say it."""
+
+
+def _say_unjoined() -> None:
+    """Warn of a server whose engine nobody can see, unless its app joined it by hand."""
+    if not joins:
+        faults.log().warning(
+            "llm_trace: this server's app.state has no engine_client, so the engine's time stays "
+            "unattributed. An app that embeds AsyncLLM calls llm_trace_vllm.trace(engine)."
+        )
 
 
 def served_names(vllm_config: Any) -> list[str]:
