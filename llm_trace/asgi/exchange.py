@@ -217,7 +217,8 @@ class Exchange:
         if seen & Seen.ANSWER:
             timeline.first_answer_sent = timeline.first_answer_sent or now
         timeline.last_token_sent = now
-        self._arm(self._feed, seen, self._gaps)
+        if self._detector is not None:
+            self._arm(self._detector, seen, self._gaps)
 
     def _look_for_end(self, message: Message, now: int) -> None:
         kind = message["type"]

@@ -9,6 +9,7 @@ from llm_trace import semconv as s
 
 RUNBOOK = "https://github.com/llm-trace/llm-trace/blob/main/dashboards/runbooks/{}.md"
 APP = {"job": "app", "instance": "app:8000"}
+GPU = {"job": "dcgm", "instance": "gpu:9400", "Hostname": "h", "gpu": "0"}
 ENGINE = {"job": "vllm", "instance": "vllm:8000", "engine": "0", vllm.MODEL: "m"}
 
 
@@ -32,6 +33,11 @@ def ours(metric, values, part="", **labels):
 def theirs(name, values, **labels):
     """Build a series of a vLLM that serves the model m."""
     return _series(name, values, ENGINE | labels)
+
+
+def gpu(series, values, **labels):
+    """Build a series of the DCGM exporter of the GPU 0 on the host h."""
+    return _series(series.name, values, GPU | labels)
 
 
 def _series(name, values, labels):

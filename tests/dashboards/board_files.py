@@ -13,8 +13,17 @@ ROOT = Path(__file__).parents[2] / "dashboards"
 GENERATED = ROOT / "generated"
 RUNBOOKS = ROOT / "runbooks"
 VLLM_SAMPLE = Path(__file__).with_name("vllm-0.32-metrics.txt")
+DCGM_SAMPLE = Path(__file__).with_name("dcgm-documented-metrics.txt")
+"""Written from the exporter's documentation: no GPU was at hand."""
 
-VARIABLES = {"$__rate_interval": "2m", "$__range": "8m", "$model": ".*", "$job": ".*"}
+VARIABLES = {
+    "$__rate_interval": "2m",
+    "$__range": "8m",
+    "$model": ".*",
+    "$job": ".*",
+    "$host": ".*",
+    "$gpu": ".*",
+}
 """What Grafana would put in."""
 
 BOARDS = tuple(json.loads(path.read_text()) for path in sorted(GENERATED.glob("boards/*.json")))
@@ -44,7 +53,10 @@ def filled(expr):
 
 
 PANELS = tuple(
-    (board["uid"], panel) for board in BOARDS for panel in board["panels"] if panel["type"] != "row"
+    (board["uid"], panel)
+    for board in BOARDS
+    for panel in board["panels"]
+    if panel["type"] not in {"row", "text"}
 )
 QUERIES = tuple(
     Asked(uid, panel, target)

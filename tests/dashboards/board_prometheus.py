@@ -9,14 +9,20 @@ from contextlib import contextmanager
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
-from board_files import GENERATED, VLLM_SAMPLE
+from board_files import DCGM_SAMPLE, GENERATED, VLLM_SAMPLE
 from programs import free_port
 
 START = 1_700_000_000
 STEP = 30
 """Seconds between two pages."""
 
+INSTANCES = {"app": "app:8000", "vllm": "vllm:8000", "dcgm": "gpu:9400"}
+"""The scrape target of each job."""
+
 _LINE = re.compile(r"([^\s{]+)(?:\{(.*)\})? (\S+)$")
+NO_VALUE = 2**47
+"""DCGM's own words for "nothing" are numbers from here on: they do not grow."""
+
 _READY = "Server is ready to receive web requests."
 _direct = build_opener(ProxyHandler({}))
 
@@ -34,40 +40,61 @@ def stamped(page, at, **target):
 def vllm_pages(number):
     """The recorded page of vLLM, grown in `number` even steps from nothing to what was recorded."""
     text = VLLM_SAMPLE.read_text()
-    gauges = set(re.findall(r"# TYPE (\S+) gauge", text))
+    return _grown(text, number, steady=set(re.findall(r"# TYPE (\S+) gauge", text)))
+
+
+def dcgm_pages(number):
+    """The page of DCGM's exporter, whose counters that do count grow in `number` even steps."""
+    text = DCGM_SAMPLE.read_text()
+    names = set(re.findall(r"^(\w+)\{", text, re.MULTILINE))
+    counts = {name for name in names if name.endswith(("_VIOLATION", "_REPLAY_COUNTER"))}
+    return _grown(text, number, steady=names - counts)
+
+
+def _grown(text, number, steady):
     for step in range(1, number + 1):
-        yield "\n".join(_part(line, step / number, gauges) for line in text.splitlines())
+        yield "\n".join(_part(line, step / number, steady) for line in text.splitlines())
 
 
-def _part(line, part, gauges):
+def _part(line, part, steady):
     if line.startswith("#"):
         return line
     name, labels, value = _LINE.match(line).groups()
-    grown = float(value) if name in gauges else float(value) * part
+    kept = name in steady or float(value) > NO_VALUE
+    grown = float(value) if kept else float(value) * part
     return f"{name}{{{labels}}} {grown}"
 
 
 @contextmanager
-def holding(folder, programs, *, app, vllm):
-    """Run a Prometheus that scraped these pages of the app and of vLLM; a function to ask it.
+def holding(folder, programs, **pages):
+    """Run a Prometheus that scraped these pages of each job; a function to ask it.
 
-    It also holds what the recording rules would have recorded. The function takes a query and how
-    many seconds before the last scrape it is asked.
+    The function takes a query and how many seconds before the last scrape it is asked.
     """
-    until = _lay(folder, programs, app, vllm)
-    with _serving(folder, programs) as url:
-        _play_rules(folder, programs, url, until)
-    with _serving(folder, programs) as url:
+    with scraped(folder, programs, **pages) as (url, until):
         yield lambda expr, back=0: _ask(url, expr, until - back)
 
 
-def _lay(folder, programs, app, vllm):
+@contextmanager
+def scraped(folder, programs, **pages):
+    """Run a Prometheus that scraped these pages of each job; its URL and the last scrape's time.
+
+    It also holds what the recording rules would have recorded.
+    """
+    until = _lay(folder, programs, pages)
+    with _serving(folder, programs) as url:
+        _play_rules(folder, programs, url, until)
+    with _serving(folder, programs) as url:
+        yield url, until
+
+
+def _lay(folder, programs, pages):
     """Make blocks of the pages; the time of the last."""
     samples = []
-    for number, (ours, theirs) in enumerate(zip(app, vllm, strict=True)):
+    for number, texts in enumerate(zip(*pages.values(), strict=True)):
         at = START + number * STEP
-        samples += stamped(ours, at, job="app", instance="app:8000")
-        samples += stamped(theirs, at, job="vllm", instance="vllm:8000")
+        for job, text in zip(pages, texts, strict=True):
+            samples += stamped(text, at, job=job, instance=INSTANCES[job])
     page = folder / "samples.txt"
     page.write_text("\n".join([*samples, "# EOF", ""]))
     _promtool(programs, "tsdb", "create-blocks-from", "openmetrics", page, folder / "data")

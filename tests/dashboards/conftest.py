@@ -11,7 +11,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "end_to_end"))  # its helpers start programs, as ours do
 
-from board_prometheus import holding, vllm_pages  # noqa: E402
+from board_prometheus import dcgm_pages, holding, vllm_pages  # noqa: E402
 from board_traffic import REQUESTS, pages  # noqa: E402
 from prometheus_programs import find_programs  # noqa: E402
 
@@ -31,7 +31,11 @@ def prometheus_programs():
 def busy(prometheus_programs, tmp_path_factory):
     """Ask a Prometheus that scraped 20 minutes of every kind of request, rules included."""
     folder = tmp_path_factory.mktemp("busy")
-    data = {"app": pages(repeat(REQUESTS, ROUNDS)), "vllm": vllm_pages(ROUNDS)}
+    data = {
+        "app": pages(repeat(REQUESTS, ROUNDS)),
+        "vllm": vllm_pages(ROUNDS),
+        "dcgm": dcgm_pages(ROUNDS),
+    }
     with holding(folder, prometheus_programs, **data) as ask:
         yield ask
 

@@ -1,10 +1,13 @@
-"""Every series that a query may read, with its labels: ours, vLLM's, and what our rules record."""
+"""Every series that a query may read, with its labels.
+
+Ours, vLLM's, those of DCGM's exporter, and what our rules record.
+"""
 
 from __future__ import annotations
 
 import re
 
-from board_files import VLLM_SAMPLE, rules
+from board_files import DCGM_SAMPLE, VLLM_SAMPLE, rules
 
 from llm_trace import semconv as s
 
@@ -25,9 +28,9 @@ def ours():
             yield metric.prometheus, labels
 
 
-def vllms():
-    """Each series that vLLM showed when it was recorded, and its labels."""
-    shown = re.findall(r"^(vllm:\w+)\{(.*)\}", VLLM_SAMPLE.read_text(), re.MULTILINE)
+def sampled(file):
+    """Each series on the page in `file`, and its labels."""
+    shown = re.findall(r"^([\w:]+)\{(.*)\}", file.read_text(), re.MULTILINE)
     for name, labels in shown:
         yield name, set(re.findall(r"(\w+)=\"", labels)) | OF_THE_SCRAPE
 
@@ -37,5 +40,11 @@ def recorded():
     return ((rule["record"], {MODEL}) for rule in rules("rules.yaml"))
 
 
-LABELS = {**dict(ours()), **dict(vllms()), **dict(recorded()), **dict.fromkeys(PROMETHEUS_OWN, ())}
+LABELS = {
+    **dict(ours()),
+    **dict(sampled(VLLM_SAMPLE)),
+    **dict(sampled(DCGM_SAMPLE)),
+    **dict(recorded()),
+    **dict.fromkeys(PROMETHEUS_OWN, ()),
+}
 KNOWN = set(LABELS)

@@ -8,12 +8,13 @@ import subprocess
 import app_cases
 import burn_cases
 import engine_cases
+import gpu_cases
 import pytest
 from board_files import GENERATED, rules
 
 pytestmark = pytest.mark.services
 
-CASES = (*burn_cases.CASES, *engine_cases.CASES, *app_cases.CASES)
+CASES = (*burn_cases.CASES, *engine_cases.CASES, *gpu_cases.CASES, *app_cases.CASES)
 FILES = [str(GENERATED / name) for name in ("rules.yaml", "alerts.yaml")]
 
 

@@ -15,7 +15,10 @@ from llm_trace import semconv as s
 
 VARIABLES = {"prometheus": "${datasource}", "tempo": "${tempo}"}
 GROWTH_OF_BUCKETS = r"sum by \(le\) \(increase\(\w+_bucket\{.*\[\$__rate_interval\]"
-UNITS = {"s", "percentunit", "short", "reqps", "cps"}
+UNITS = {
+    *("s", "percentunit", "short", "reqps", "cps"),
+    *("hertz", "celsius", "watt", "bytes", "Bps"),
+}
 
 each_panel = pytest.mark.parametrize(
     "panel", [pytest.param(panel, id=f"{uid}: {panel['title']}") for uid, panel in PANELS]

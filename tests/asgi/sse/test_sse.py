@@ -543,10 +543,10 @@ def test_no_bytes_raise(bodies, framing):
     detector = TokenDetector(framing)
     for body in bodies:
         detector.feed(body)
-        assert len(detector._held) <= EVENT_LIMIT
+        assert len(detector.held) <= EVENT_LIMIT
     detector.close()
 
-    assert not detector._held
+    assert not detector.held
 
 
 def test_a_long_stream_byte_by_byte_is_read_in_full_once():
@@ -555,7 +555,7 @@ def test_a_long_stream_byte_by_byte_is_read_in_full_once():
     for place in range(len(USUAL) * 300):
         start = place % len(USUAL)
         detector.feed(USUAL[start : start + 1])
-        assert len(detector._held) < len(USUAL)
+        assert len(detector.held) < len(USUAL)
 
     assert (detector.parsed, detector.facts.token_events) == (1, 300)
 
