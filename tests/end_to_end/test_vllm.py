@@ -12,6 +12,7 @@ import asyncio
 import subprocess
 import sys
 from contextlib import AsyncExitStack
+from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 
@@ -35,12 +36,20 @@ TRIES = 3
 LARGEST = 5.0
 """Milliseconds between the client's TTFT and the server's."""
 
+STARVED = 400.0
+"""Milliseconds that a client may wait for a processor, over a crowd, and still tell the time."""
+
 LLM_REQUEST = "llm_request"
 OWN_LATENCIES = {
     s.LATENCY_QUEUE: "vllm:request_queue_time_seconds",
     s.LATENCY_PREFILL: "vllm:request_prefill_time_seconds",
     s.LATENCY_DECODE: "vllm:request_decode_time_seconds",
 }
+
+
+def _waited_for_a_cpu():
+    """Milliseconds that this thread was ready to run and did not, by the kernel's account."""
+    return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) / 1e6
 
 
 async def _crowd(port):
@@ -72,7 +81,9 @@ def crowd(vllm):
     """Twenty concurrent streams: what the client, the spans and both metrics pages say."""
     assert vllm.ask(CHAT, chat("warm the chat template up", 8)).status == 200
     before = vllm.scrape()
+    waited = _waited_for_a_cpu()
     answers = asyncio.run(_crowd(vllm.port))
+    waited = _waited_for_a_cpu() - waited
     traces = [_trace_of(vllm, answer.trace_id) for answer in answers]
     done = "vllm:request_decode_time_seconds_count"
     after = eventually(
@@ -81,7 +92,9 @@ def crowd(vllm):
         log=vllm.program,
     )
     roots = [next(x for x in trace if x.is_root) for trace in traces]
-    return SimpleNamespace(answers=answers, traces=traces, roots=roots, before=before, after=after)
+    return SimpleNamespace(
+        answers=answers, waited=waited, traces=traces, roots=roots, before=before, after=after
+    )
 
 
 def _ns(seconds):
@@ -114,17 +127,22 @@ def test_phases_sum_to_the_time_to_first_token(crowd):
 def test_the_server_and_its_client_agree(vllm, crowd):
     """The client's TTFT is the server's and the way there and back: within 5 ms at the median.
 
-    The client counts from the written request, on a connection that was open and used. What else
-    runs on the machine delays the client as well, so of three crowds the calmest counts.
+    The client counts from the written request, on a connection that was open and used. Up to three
+    crowds are asked. Where the kernel says that the client itself waited for a processor in each of
+    them, its clock says nothing of the server, and the test says so instead.
     """
-    medians = []
+    medians, waits = [], []
     while len(medians) < TRIES and (not medians or abs(medians[-1]) >= LARGEST):
+        waited = _waited_for_a_cpu()
         answers = asyncio.run(_crowd(vllm.port)) if medians else crowd.answers
+        waits.append(_waited_for_a_cpu() - waited if medians else crowd.waited)
         roots = [vllm.tap.root(answer.trace_id) for answer in answers]
         pairs = zip(answers, roots, strict=True)
         medians.append(median(a.ttft - _ns(root.attributes[s.TTFT]) for a, root in pairs) / 1e6)
 
-    sys.stdout.write(f"client minus server TTFT, median of {STREAMS}: {medians} ms\n")
+    sys.stdout.write(f"client minus server TTFT, medians of {STREAMS}: {medians} ms\n")
+    if abs(medians[-1]) >= LARGEST and min(waits) > STARVED:
+        pytest.skip(f"the client waited {waits} ms for a processor: too busy a machine to tell")
     assert abs(medians[-1]) < LARGEST
 
 
