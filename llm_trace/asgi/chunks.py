@@ -18,7 +18,7 @@ from llm_trace.asgi.types import Message, Send
 from llm_trace.core import faults
 from llm_trace.core.timeline import Timeline
 
-Arm = Callable[[TokenDetector, int, GapCounter], None]
+Arm = Callable[[TokenDetector, int], None]
 
 
 class Watcher(Protocol):
@@ -36,35 +36,41 @@ class Watcher(Protocol):
         """The server's `send` says that nobody listens."""
 
 
-def watched(  # noqa: C901 - one path, laid out for cost
-    send: Send, now: Callable[[], int], watcher: Watcher
-) -> tuple[Send, Arm]:
-    """The `send` for the app, and the way to arm its hot path.
+def watched(  # noqa: C901, PLR0915 - one path, laid out for cost
+    send: Send, now: Callable[[], int], watcher: Watcher, gaps: GapCounter
+) -> tuple[Send, Arm, Callable[[], None]]:
+    """The `send` for the app, and the ways to arm its hot path and to settle what it counted.
 
     Args:
         send: The server's `send`.
         now: Monotonic ns.
         watcher: Hears of what is not usual.
+        gaps: Gets the gaps.
 
     Returns:
-        The `send`; and `arm(detector, bits, gaps)`, after which a chunk that carries `bits` and
-        nothing else only counts its gap.
+        The `send`; `arm(detector, bits)`, after which a chunk that carries `bits` and nothing
+        else only counts its gap; and `settle()`, after which timeline and gaps are up to date.
     """
     timeline = watcher.timeline
     detector: TokenDetector | None = None
     held: bytes | bytearray = b""
     head = rest = b""
-    usual = low = high = cell = 0
-    gaps = GapCounter()
-    counts = gaps.counts
+    usual = last = longest = low = high = cell = run = 0
 
-    def arm(fed: TokenDetector, bits: int, counter: GapCounter) -> None:
-        nonlocal detector, held, head, rest, usual, gaps, counts
+    def arm(fed: TokenDetector, bits: int) -> None:
+        nonlocal detector, held, head, rest, usual, last
         detector, held, (head, rest) = fed, fed.held, fed.usual
-        usual, gaps, counts = bits, counter, counter.counts
+        usual, last = bits, timeline.last_token_sent
+
+    def settle() -> None:
+        nonlocal run
+        timeline.last_token_sent = last or timeline.last_token_sent
+        gaps.counts[cell] += run
+        gaps.longest = max(gaps.longest, longest)
+        run = 0
 
     async def watched_send(message: Message) -> None:  # noqa: C901 - see above
-        nonlocal low, high, cell, head, rest
+        nonlocal head, rest, last, longest, low, high, cell, run
         try:
             await send(message)
         except OSError:
@@ -86,17 +92,19 @@ def watched(  # noqa: C901 - one path, laid out for cost
                 seen = detector.feed(body)
                 head, rest = detector.usual  # which may have been learned afresh
             if seen != usual or not message.get("more_body"):
+                settle()
                 watcher.unusual(message, at, seen)
                 return
-            gap = at - timeline.last_token_sent
-            timeline.last_token_sent = at
+            gap = at - last
+            last = at
             if low < gap <= high:
-                counts[cell] += 1
+                run += 1
             else:
+                settle()
                 low, high, cell = gaps.place(gap)
-            if gap > gaps.longest:  # noqa: PLR1730 - max() costs twice as much, on every chunk
-                gaps.longest = gap
+            if gap > longest:  # noqa: PLR1730 - max() costs twice as much, on every chunk
+                longest = gap
         except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
             faults.contain("send", error)
 
-    return watched_send, arm
+    return watched_send, arm, settle

@@ -60,6 +60,7 @@ class Exchange:
         "_routes",
         "_scope",
         "_settings",
+        "_settle",
         "_status",
         "_trailers",
         "_watch",
@@ -91,12 +92,12 @@ class Exchange:
         self._request_body: BodyCopy | None = BodyCopy(settings.max_body_bytes)
         self._json: BodyCopy | None = None
         self._detector: TokenDetector | None = None
-        self._gaps: GapCounter | None = None
         self._bits = self._status = self._first_byte = 0
         self._client_gone = self._hidden = self._trailers = self._is_text = False
         self._exception: BaseException | None = None
         self._watch: Callable[[Message, int], None] = self._unstarted
-        self.send, self._arm = watched(send, self._now, self)
+        self._gaps = GapCounter()
+        self.send, self._arm, self._settle = watched(send, self._now, self, self._gaps)
 
     async def run(self, app: ASGIApp) -> None:
         """Run `app` with its messages watched; what it raises is recorded and raised again."""
@@ -209,16 +210,15 @@ class Exchange:
         if not seen & Seen.TOKEN:
             return
         timeline = self.timeline
-        if self._gaps is None:
-            self._gaps = GapCounter()
-            timeline.first_token_sent = now
-        else:
+        if timeline.first_token_sent:
             self._gaps.add(now - timeline.last_token_sent)
+        else:
+            timeline.first_token_sent = now
         if seen & Seen.ANSWER:
             timeline.first_answer_sent = timeline.first_answer_sent or now
         timeline.last_token_sent = now
         if self._detector is not None:
-            self._arm(self._detector, seen, self._gaps)
+            self._arm(self._detector, seen)
 
     def _look_for_end(self, message: Message, now: int) -> None:
         kind = message["type"]
@@ -236,6 +236,7 @@ class Exchange:
     def _finish(self, now: int, *, complete: bool) -> None:
         if self.timeline.closed:
             return
+        self._settle()
         self._dispatch.live.discard(self.timeline)
         try:
             record = freeze(self.timeline, self._answer(now, complete=complete), now)
@@ -269,9 +270,7 @@ class Exchange:
             usage=usage,
             request=self._request,
             response=response,
-            gaps=self._gaps.freeze(timeline.last_token_sent - timeline.first_token_sent)
-            if self._gaps
-            else None,
+            gaps=self._gaps.freeze(timeline.last_token_sent - timeline.first_token_sent),
             cached_share=self._settings.cached_share,
         )
 
