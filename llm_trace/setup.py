@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from llm_trace.asgi.lifespan import refuse_start
+from llm_trace.asgi.lifespan import refusing
 from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.core.dispatch import Dispatch
 from llm_trace.errors import SettingsError
@@ -21,7 +21,7 @@ from llm_trace.settings import Settings
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from llm_trace.asgi.types import ASGIApp, Receive, Scope, Send
+    from llm_trace.asgi.types import ASGIApp
     from llm_trace.observers.sink import SpanSink
 
 App = TypeVar("App", bound="Starlette")
@@ -128,23 +128,15 @@ class TraceMiddleware(LedgerMiddleware):
     """
 
     def __init__(self, app: ASGIApp, settings: Settings | None = None) -> None:
-        self._refusal = ""
         try:
             settings = Settings.from_env() if settings is None else settings
             dispatch = compose(settings) if settings.enabled else Dispatch()
         except SettingsError as fault:
             if not _is_served():
                 raise
-            self._refusal = f"llm_trace: {fault}"
+            app = refusing(f"llm_trace: {fault}", app)
             settings, dispatch = Settings(enabled=False), Dispatch()
         super().__init__(app, settings=settings, dispatch=dispatch)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one scope, or refuse the start of a server with settings that cannot be used."""
-        if self._refusal and scope["type"] == "lifespan":
-            await refuse_start(self._refusal, receive, send)
-        else:
-            await super().__call__(scope, receive, send)
 
 
 def _is_served() -> bool:

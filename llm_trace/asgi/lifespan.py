@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from llm_trace.asgi.types import Receive, Scope, Send
+from llm_trace.asgi.types import ASGIApp, Receive, Scope, Send
 
 _MARK: Final = "_llm_trace_flushes"
 
@@ -38,7 +38,14 @@ def flush_at_shutdown(scope: Scope, flush: Callable[[], None]) -> None:
     router.lifespan_context = lifespan
 
 
-async def refuse_start(fault: str, receive: Receive, send: Send) -> None:
-    """Fail the start of the server that asks, which says `fault` and ends."""
-    await receive()
-    await send({"type": "lifespan.startup.failed", "message": fault})
+def refusing(fault: str, app: ASGIApp) -> ASGIApp:
+    """`app`, but for its start: the server that asks for it says `fault` and ends."""
+
+    async def refused(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.failed", "message": fault})
+        else:
+            await app(scope, receive, send)
+
+    return refused
