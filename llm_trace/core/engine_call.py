@@ -14,7 +14,7 @@ from llm_trace import semconv as s
 from llm_trace.core import faults
 from llm_trace.core.clock import Clock
 from llm_trace.core.ledger import stamp
-from llm_trace.core.outcome import error_type
+from llm_trace.core.outcome import error_type, is_cancel
 from llm_trace.core.record import CallRecord
 from llm_trace.core.usage import Usage, count
 
@@ -143,7 +143,7 @@ class EngineCall:
         if self.returned or self.timeline.closed:
             return
         self.returned = self.timeline.clock.monotonic_ns()
-        if error is not None and not isinstance(error, GeneratorExit):
+        if error is not None and not is_cancel(error):
             self.error_type = error_type(error)
 
     def __enter__(self) -> Self:

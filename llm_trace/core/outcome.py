@@ -59,13 +59,18 @@ def decide(ending: Ending) -> tuple[Outcome, str | None]:
 
 def _cut_short(ending: Ending) -> tuple[Outcome, str | None]:
     error = ending.exception
-    if type(error).__name__ in CANCELS or ending.client_gone:
+    if ending.client_gone or (error is not None and is_cancel(error)):
         return "cancelled", None
     if error is not None:
         return ("timeout" if _is_timeout(error) else "error"), error_type(error)
     if ending.stream_error is not None:
         return _stream_failed(ending.stream_error)
     return "truncated", "truncated"
+
+
+def is_cancel(error: BaseException) -> bool:
+    """Whether `error` is how code is told to stop, which is no fault of it."""
+    return type(error).__name__ in CANCELS
 
 
 def _is_timeout(error: BaseException) -> bool:

@@ -17,7 +17,7 @@ from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.identity import TraceIdentity
 from llm_trace.core.interval import Interval
 from llm_trace.core.ledger import MAX_CLAIMS
-from llm_trace.core.outcome import error_type
+from llm_trace.core.outcome import error_type, is_cancel
 from llm_trace.core.tracer import NO_TRACER, Tracer
 
 MAX_CALLS: Final = 128
@@ -139,7 +139,7 @@ class Timeline:
         if interval.end or self.closed:
             return
         interval.end = self.clock.monotonic_ns()
-        if error is not None and not isinstance(error, GeneratorExit):
+        if error is not None and not is_cancel(error):
             interval.error_type = error_type(error)
 
     def open_call(self, call: EngineCall) -> None:
