@@ -61,7 +61,7 @@ def record_of(bodies, gap=1_500_000):
 def test_a_stream_is_recorded_as_if_every_chunk_were_read(bodies):
     """Tokens, gaps, finish, usage and errors are what feeding each chunk in full would give."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("llm_trace.asgi.exchange.TokenDetector", NeverUsual)
+        patch.setattr("llm_trace.asgi.reply.TokenDetector", NeverUsual)
         expected = record_of(bodies)
 
     assert expected == record_of(bodies)
@@ -81,7 +81,7 @@ def test_usual_chunks_are_not_fed():
 
     first, *others = (chunk({"content": text}) for text in (" a", " b", " c", " d"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("llm_trace.asgi.exchange.TokenDetector", Noting)
+        patch.setattr("llm_trace.asgi.reply.TokenDetector", Noting)
         record = record_of([first, *others])
 
     assert [first, b""] == fed

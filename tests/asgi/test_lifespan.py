@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.applications import Starlette
 
-from llm_trace.asgi.lifespan import flush_at_shutdown, refuse_start
+from llm_trace.asgi.lifespan import flush_at_shutdown
 from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.core import faults
 from llm_trace.core.dispatch import Dispatch
@@ -119,18 +119,3 @@ def test_a_router_that_refuses_is_contained():
         sent = live(middleware, {"type": "lifespan", "app": app})
 
     assert (["lifespan.startup.complete"], before + 1) == (sent, faults.internal["begin"])
-
-
-def test_a_server_that_must_not_start_is_told_why():
-    """The start fails with the fault, in the words of ASGI."""
-    sent = []
-
-    async def receive():
-        return {"type": "lifespan.startup"}
-
-    async def send(message):
-        sent.append(message)
-
-    asyncio.run(refuse_start("bad setting", receive, send))
-
-    assert [{"type": "lifespan.startup.failed", "message": "bad setting"}] == sent
