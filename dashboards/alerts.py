@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dashboards import burns, knobs, rules, vllm
+from dashboards import burns, dcgm, gpus, knobs, rules, vllm
 from dashboards import queries as q
 from dashboards.alert import ENGINE, MODEL, NUMBER, SECONDS, SHARE, Alert, text_of
 from llm_trace import semconv as s
@@ -55,6 +55,15 @@ def _silent_join() -> str:
     return f"{q.ratio(part, whole)} > {knobs.UNSPLIT_SHARE} and on () {serving} > 0"
 
 
+def _throttled(reason: str, series: dcgm.Series) -> str:
+    share = gpus.throttled(series, knobs.HOLD)
+    clock = q.greatest(q.average(dcgm.CLOCK.name, knobs.HOLD), *gpus.ONE)
+    best = q.greatest(q.highest(dcgm.CLOCK.name, knobs.THROTTLED_BASELINE), *gpus.ONE)
+    slower = f"({clock} < {knobs.THROTTLED_CLOCK} * ({best} < {dcgm.NO_GAUGE}))"
+    held = f"({share} > {knobs.THROTTLED_SHARE} and {slower})"
+    return f'label_replace({held}, "{gpus.REASON}", "{reason}", "", "")'
+
+
 _W: Final = knobs.WINDOW
 
 P: Final = f"p{knobs.SLOW_QUANTILE * 100:g}"
@@ -81,6 +90,18 @@ ALERTS: Final = (
         f"Preemptions a minute for each running request: {NUMBER}. The KV cache is too small for "
         "what runs at once, and preempted prompts are computed again.",
         hold=knobs.HOLD,
+    ),
+    Alert(
+        "LlmTraceGpuThrottled",
+        "warning",
+        f"{_throttled('heat', dcgm.THERMAL_VIOLATION)} or "
+        f"{_throttled('power', dcgm.POWER_VIOLATION)}",
+        f"GPU {text_of(dcgm.GPU)} of {text_of(dcgm.HOST)} is slowed by {text_of(gpus.REASON)}.",
+        f"{SHARE} of the last {knobs.HOLD} it was held back by {text_of(gpus.REASON)}, and its "
+        f"clock is below {knobs.THROTTLED_CLOCK:.0%} of its best in {knobs.THROTTLED_BASELINE}. "
+        "Prefill is slower for it; a queue that was there before is not.",
+        hold=knobs.HOLD,
+        labels={q.PHASE: s.PREFILL},
     ),
     Alert(
         "LlmTraceColdStartWave",

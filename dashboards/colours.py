@@ -44,8 +44,17 @@ START_STATES: Final[Mapping[str, str]] = {
     "unknown": "#7B7B7B",
 }
 
-OBJECTIVE: Final = "#C4162A"
-"""The line that a latency should stay under."""
+FINISHED: Final[Mapping[str, str]] = {
+    "stop": "#56A64B",
+    "length": "#96D98D",
+    "repetition": "#C4A000",
+    "abort": "#FF9830",
+    "error": "#E02F44",
+}
+"""Why vLLM says that a request ended."""
+
+OBJECTIVE: Final = "#9FA7B3"
+"""The line that a latency should stay under: dashed, and in no colour that means a quantile."""
 
 QUANTILES: Final[Mapping[str, str]] = {
     "p50": "#73BF69",

@@ -9,19 +9,28 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from grafana_foundation_sdk.builders import bargauge, common, heatmap, stat, table, timeseries
+from grafana_foundation_sdk.builders import (
+    bargauge,
+    common,
+    heatmap,
+    stat,
+    table,
+    tempo,
+    timeseries,
+)
 from grafana_foundation_sdk.builders import dashboard as d
 from grafana_foundation_sdk.builders import prometheus as prom
-from grafana_foundation_sdk.builders import tempo as traceql
+from grafana_foundation_sdk.builders import text as words
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common as values
 from grafana_foundation_sdk.models import dashboard as m
 from grafana_foundation_sdk.models import heatmap as heat_values
 from grafana_foundation_sdk.models import prometheus as prom_values
 from grafana_foundation_sdk.models import tempo as tempo_values
+from grafana_foundation_sdk.models import text as word_values
 
-from dashboards import knobs, vllm
-from dashboards.panels import Board, Panel, Query, Row
+from dashboards import knobs, traceql, vllm
+from dashboards.panels import BYTES, COUNT, OBJECTIVE, SHARE, Board, Choice, Panel, Query, Row
 from dashboards.queries import label
 from llm_trace import semconv as s
 
@@ -31,10 +40,11 @@ SCHEMA: Final = 39
 FIRING: Final = 'ALERTS{alertname=~"LlmTrace.+",alertstate="firing"}'
 """Prometheus's own series for alerts that fire."""
 
-HEIGHT: Final = 8
 WIDE: Final = 12
 """From this width on the legend is a table at the side; below, a line at the bottom."""
 GREY: Final = "#7B7B7B"
+FROM_ZERO: Final = (SHARE, BYTES)
+"""Units whose lines are read against nothing: an axis that starts elsewhere makes noise tall."""
 
 PROMETHEUS: Final = values.DataSourceRef("prometheus", "${datasource}")
 TEMPO: Final = values.DataSourceRef("tempo", "${tempo}")
@@ -53,7 +63,8 @@ def _lines(panel: Panel) -> Builder:
     legend = _table() if panel.width >= WIDE else _list()
     tooltip = common.VizTooltipOptions().mode(values.TooltipDisplayMode.MULTI)
     tooltip = tooltip.sort(values.SortOrder.DESCENDING)
-    return timeseries.Panel().legend(legend).tooltip(tooltip).line_width(2).fill_opacity(0)
+    drawn = timeseries.Panel().legend(legend).tooltip(tooltip).line_width(2).fill_opacity(0)
+    return drawn.min(0) if panel.unit in FROM_ZERO else drawn
 
 
 def _table() -> Builder:
@@ -86,7 +97,9 @@ def _number(_panel: Panel) -> Builder:
 
 def _bars(_panel: Panel) -> Builder:
     drawn = bargauge.Panel().display_mode(values.BarGaugeDisplayMode.BASIC)
-    return drawn.orientation(values.VizOrientation.HORIZONTAL).reduce_options(_last())
+    drawn = drawn.orientation(values.VizOrientation.HORIZONTAL).reduce_options(_last())
+    drawn = drawn.name_placement(values.BarGaugeNamePlacement.TOP)  # beside it, long names are cut
+    return drawn.text(common.VizTextDisplayOptions().title_size(13).value_size(14))
 
 
 def _traces(_panel: Panel) -> Builder:
@@ -109,14 +122,42 @@ INSTANT: Final = ("number", "bars")
 """Kinds that show one number: their queries are asked once."""
 
 
+def _text(panel: Panel) -> Builder:
+    """Something to read: its words are its content, and it asks nothing."""
+    drawn = words.Panel().title(panel.title).span(panel.width).height(panel.height)
+    return drawn.mode(word_values.TextMode.MARKDOWN).content(panel.description)
+
+
 def _panel(panel: Panel) -> Builder:
+    if panel.kind == "text":
+        return _text(panel)
     drawn = DRAW[panel.kind](panel).title(panel.title).description(panel.description)
-    drawn = drawn.unit(panel.unit).no_value("no data").span(panel.width).height(HEIGHT)
+    drawn = drawn.unit(panel.unit).no_value(_nothing(panel)).span(panel.width).height(panel.height)
     drawn = drawn.thresholds(_plain()).datasource(TEMPO if panel.kind == "traces" else PROMETHEUS)
+    if panel.most is not None:
+        drawn = drawn.max(panel.most)
     for legend, colour in panel.colours.items():
-        drawn = drawn.override_by_name(legend, [_fixed(colour)])
+        drawn = drawn.override_by_name(legend, [_fixed(colour), *_dashes(legend)])
+    if panel.kind == "traces":
+        drawn = _columns(drawn, panel)
     for number, query in enumerate(panel.queries):
         drawn = drawn.with_target(_target(panel, query).ref_id(chr(ord("A") + number)))
+    return drawn
+
+
+def _nothing(panel: Panel) -> str:
+    """What stands for a value that is not there, which in a table is usual."""
+    return "–" if panel.kind == "traces" else "no data"
+
+
+def _columns(drawn: Builder, panel: Panel) -> Builder:
+    """Short titles, and counts as such, for the attributes that the table shows."""
+    shown = traceql.columns(panel.queries[0].expr)
+    for attribute in shown:
+        said = [m.DynamicConfigValue("displayName", traceql.TITLES[attribute])]
+        if attribute in traceql.COUNTS:
+            said.append(m.DynamicConfigValue("unit", COUNT))
+        drawn = drawn.override_by_name(attribute, said)
     return drawn
 
 
@@ -130,9 +171,14 @@ def _fixed(colour: str) -> m.DynamicConfigValue:
     return m.DynamicConfigValue("color", {"mode": "fixed", "fixedColor": colour})
 
 
+def _dashes(legend: str) -> list[m.DynamicConfigValue]:
+    dashes = {"fill": "dash", "dash": [10, 10]}
+    return [m.DynamicConfigValue("custom.lineStyle", dashes)] if legend == OBJECTIVE else []
+
+
 def _target(panel: Panel, query: Query) -> Builder:
     if panel.kind == "traces":
-        asked = traceql.Dataquery().datasource(TEMPO).query_type("traceql").query(query.expr)
+        asked = tempo.Dataquery().datasource(TEMPO).query_type("traceql").query(query.expr)
         return asked.table_type(tempo_values.SearchTableType.SPANS).limit(20)
     asked = prom.Dataquery().datasource(PROMETHEUS).expr(query.expr)
     asked = asked.legend_format(query.legend).editor_mode(prom_values.QueryEditorMode.CODE)
@@ -187,14 +233,17 @@ def _variables(board: Board) -> list[Builder]:
     return [
         d.DatasourceVariable("datasource").label("Prometheus").type("prometheus"),
         d.DatasourceVariable("tempo").label("Tempo").type("tempo"),
-        _choice("job", "Job", JOBS),
-        _choice("model", "Model", board.models),
+        *(_choice(each) for each in (Choice("job", "Job", JOBS), _models(board), *board.choices)),
     ]
 
 
-def _choice(name: str, title: str, query: str) -> Builder:
+def _models(board: Board) -> Choice:
+    return Choice("model", "Model", board.models)
+
+
+def _choice(one: Choice) -> Builder:
     everything = m.VariableOption(text=["All"], value=["$__all"], selected=True)
-    choice = d.QueryVariable(name).label(title).query(query).definition(query)
+    choice = d.QueryVariable(one.name).label(one.title).query(one.query).definition(one.query)
     choice = choice.datasource(PROMETHEUS).refresh(m.VariableRefresh.ON_TIME_RANGE_CHANGED)
     choice = choice.sort(m.VariableSort.ALPHABETICAL_ASC).multi(True)
     return choice.include_all(True).all_value(".*").current(everything)

@@ -91,6 +91,16 @@ DELIVERY_SECONDS: Final = 0.25
 UNSPLIT_SHARE: Final = 0.5
 """Share of TTFT without a split from which on the join with the engine counts as silent."""
 
+THROTTLED_SHARE: Final = 0.2
+"""Share of the time held back by heat or power from which on a GPU counts as throttled..."""
+
+THROTTLED_CLOCK: Final = 0.9
+"""...when its clock is also below this part of its best in the baseline: boosting up to the power
+limit counts as held back and costs nothing."""
+
+THROTTLED_BASELINE: Final = "6h"
+"""Over what a GPU's best clock is looked for."""
+
 HOLD: Final = "5m"
 """For how long a threshold must be passed before the alert fires."""
 

@@ -11,13 +11,27 @@ from typing import Final, Literal, NamedTuple
 from dashboards import colours, knobs
 from dashboards import queries as q
 
-Kind = Literal["lines", "stack", "heat", "number", "bars", "traces"]
+Kind = Literal["lines", "stack", "heat", "number", "bars", "traces", "text"]
 
 SECONDS: Final = "s"
 SHARE: Final = "percentunit"
 COUNT: Final = "short"
 REQUESTS_PER_SECOND: Final = "reqps"
 PER_SECOND: Final = "cps"
+HERTZ: Final = "hertz"
+CELSIUS: Final = "celsius"
+WATT: Final = "watt"
+BYTES: Final = "bytes"
+BYTES_PER_SECOND: Final = "Bps"
+
+TALLEST: Final = 12
+TALLER: Final = 10
+TALL: Final = 8
+SHORT: Final = 6
+"""Heights, in units of the board's grid."""
+
+OBJECTIVE: Final = "objective"
+"""What the line of an objective is called."""
 
 NO_COLOURS: Final[Mapping[str, str]] = {}
 
@@ -43,6 +57,9 @@ class Panel(NamedTuple):
     """Of 24."""
     colours: Mapping[str, str] = NO_COLOURS
     """A fixed colour for each legend."""
+    height: int = TALL
+    most: float | None = None
+    """Where the axis ends, if not at what is shown."""
 
 
 class Row(NamedTuple):
@@ -50,6 +67,15 @@ class Row(NamedTuple):
 
     title: str
     panels: tuple[Panel, ...]
+
+
+class Choice(NamedTuple):
+    """One more variable of a board: what of it to show."""
+
+    name: str
+    title: str
+    query: str
+    """The query that lists what there is."""
 
 
 class Board(NamedTuple):
@@ -61,6 +87,7 @@ class Board(NamedTuple):
     models: str
     """The query that lists the models to choose from."""
     rows: tuple[Row, ...]
+    choices: tuple[Choice, ...] = ()
 
 
 def lines(
@@ -115,6 +142,11 @@ def traces(title: str, description: str, traceql: str, width: int = 24) -> Panel
     return Panel("traces", title, description, SECONDS, (Query(traceql, ""),), width)
 
 
+def text(title: str, markdown: str, width: int = 24) -> Panel:
+    """Something to read, without any query."""
+    return Panel("text", title, markdown, "", (), width, height=SHORT)
+
+
 def quantiles(metric: q.Metric, *where: str) -> tuple[Query, ...]:
     """The quantiles of a latency, with traces on them."""
     return tuple(
@@ -125,7 +157,7 @@ def quantiles(metric: q.Metric, *where: str) -> tuple[Query, ...]:
 
 def objective(seconds: float) -> Query:
     """The line that a latency should stay under."""
-    return Query(f"vector({seconds:g})", "objective")
+    return Query(f"vector({seconds:g})", OBJECTIVE)
 
 
 def latency(

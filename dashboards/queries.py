@@ -102,6 +102,11 @@ def average(selector: str, window: str) -> str:
     return f"avg_over_time({selector}[{window}])"
 
 
+def highest(selector: str, window: str) -> str:
+    """A gauge's maximum over the window."""
+    return f"max_over_time({selector}[{window}])"
+
+
 def total(expr: str, *by: str) -> str:
     """The sum, for each set of the labels `by`."""
     return _aggregate("sum", expr, by)

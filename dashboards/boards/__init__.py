@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.boards import delivery, engine, own, ttft
+from dashboards.boards import delivery, engine, gpu, own, slow, ttft
 
-ALL: Final = (ttft.BOARD, engine.BOARD, delivery.BOARD, own.BOARD)
+ALL: Final = (
+    ttft.BOARD,
+    engine.BOARD,
+    gpu.BOARD,
+    delivery.BOARD,
+    slow.BOARD,
+    own.BOARD,
+)

@@ -137,6 +137,7 @@ WORK: Final = p.Row(
             "Requests a second that the engine finished, by reason.",
             p.REQUESTS_PER_SECOND,
             p.Query(_rate(vllm.FINISHED, "finished_reason"), "{{finished_reason}}"),
+            colours=colours.FINISHED,
         ),
         p.stack(
             "Refused",

@@ -8,6 +8,7 @@ from dashboards import colours, knobs, rules
 from dashboards import panels as p
 from dashboards import phases as ph
 from dashboards import queries as q
+from dashboards import traceql as t
 from llm_trace import semconv as s
 
 EXPLAINED: Final = (
@@ -104,7 +105,7 @@ WHICH_WAIT: Final = p.Row(
             p.SHARE,
             ph.asked(ph.shares()),
             colours=colours.PHASES,
-        ),
+        )._replace(height=p.TALLEST, most=1),
         p.bars(
             "What changed",
             "Mean seconds of TTFT in each phase over what is shown, less those of the same "
@@ -112,21 +113,21 @@ WHICH_WAIT: Final = p.Row(
             p.SECONDS,
             ph.asked(ph.change()),
             colours=colours.PHASES,
-        ),
+        )._replace(height=p.TALLEST),
         p.stack(
             "Requests in each phase now",
             "Requests in flight, by the phase that each is in.",
             p.COUNT,
             ph.asked(q.total(q.shown(s.REQUESTS_ACTIVE), q.PHASE)),
             colours=colours.PHASES,
-        ),
+        )._replace(height=p.TALLER),
         p.lines(
             "p95 of each phase",
             "The 95th percentile of the time spent in each phase. These do not add up.",
             p.SECONDS,
             ph.asked(q.quantile(0.95, s.PHASE_DURATION, q.PHASE), exemplar=True),
             colours=colours.PHASES,
-        ),
+        )._replace(height=p.TALLER),
     ),
 )
 
@@ -236,8 +237,7 @@ SHOW_ME: Final = p.Row(
         p.traces(
             "Slow requests",
             f"Recent traces {SLOW_TEXT}; a click opens the waterfall.",
-            f"{{ span.{s.TTFT} > {knobs.TTFT_SECONDS} }} | select(span.{s.TTFT}, span.{s.OUTCOME}, "
-            f"span.{s.START_STATE}, span.{s.LAST_PHASE})",
+            t.find(t.SLOW, show=(s.TTFT, s.OUTCOME, s.START_STATE, s.LAST_PHASE)),
         ),
     ),
 )

@@ -12,11 +12,22 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 
 import llm_trace
+from llm_trace.asgi.middleware import LedgerMiddleware
+from llm_trace.core.dispatch import Dispatch
 from llm_trace.core.tracer import NO_TRACER
 from llm_trace.observers.exposition import page
 from llm_trace.observers.metrics import instruments
 from llm_trace.observers.recorder import MetricsObserver
-from llm_trace.testing import FakeClock, drive, response_body, response_start, sse
+from llm_trace.settings import Settings
+from llm_trace.testing import (
+    FakeClock,
+    Server,
+    drive,
+    http_scope,
+    response_body,
+    response_start,
+    sse,
+)
 
 MS = 1_000_000
 BODY = b'{"model": "tiny", "stream": true, "messages": []}'
@@ -108,11 +119,46 @@ async def generate(clock, request, send):
     await send(response_body())
 
 
+@dataclass(frozen=True)
+class Parked:
+    """A request that stays in one phase while the page is read, and ends after that unrecorded."""
+
+    where: str
+
+    def app(self, arrived, read):
+        """Build the app that serves it; `arrived` is told when it is where it stays."""
+
+        async def stay(phase):
+            if phase == self.where:
+                arrived()
+                await read.wait()
+
+        async def serve(_scope, receive, send):
+            await receive()
+            llm_trace.admitted()
+            with llm_trace.retrieval("docs"):
+                await stay("retrieval")
+            with llm_trace.engine_call("chat", "tiny") as call:
+                call.mark("queued")
+                await stay("queue_wait")
+                call.mark("scheduled")
+                await stay("prefill")
+                call.mark("first_token")
+                await send(response_start("text/event-stream"))
+                await send(delta(content="a"))
+                await stay("decode")
+            await send(sse("[DONE]"))
+            await send(response_body())
+
+        return serve
+
+
 class Served:
     """The app's process: what it has served so far is on its page."""
 
-    def __init__(self, tracer=NO_TRACER):
+    def __init__(self, tracer=NO_TRACER, *observers):
         self.tracer = tracer
+        self.others = observers
         self.registry = CollectorRegistry()
         self.observer = MetricsObserver(instruments(self.registry))
         self.clock = FakeClock()
@@ -122,7 +168,8 @@ class Served:
         for request in requests:
             with suppress(asyncio.CancelledError, RuntimeError):
                 served = app(self.clock, request)
-                asyncio.run(drive(served, self.observer, body=BODY, **self._of_the_process()))
+                heard = (self.observer, *self.others)
+                asyncio.run(drive(served, *heard, body=BODY, **self._of_the_process()))
 
     def _of_the_process(self):
         return {"clock": self.clock, "tracer": self.tracer}
@@ -130,6 +177,31 @@ class Served:
     def page(self):
         """The OpenMetrics page."""
         return page(OPENMETRICS, self.registry)[0].decode()
+
+    def page_amid(self, parked):
+        """The OpenMetrics page while the requests `parked` are in flight."""
+        return asyncio.run(self._amid(parked)) if parked else self.page()
+
+    async def _amid(self, parked):
+        there, read = asyncio.Semaphore(0), asyncio.Event()
+        dispatch = Dispatch(NO_TRACER, ())
+        instruments(self.registry).watch(dispatch)
+        apps = [each.app(there.release, read) for each in parked]
+        running = asyncio.gather(*(self._call(one, dispatch) for one in apps))
+        for _ in parked:
+            await there.acquire()
+        text = self.page()
+        read.set()
+        await running
+        return text
+
+    async def _call(self, served, dispatch):
+        settings = Settings()
+        middleware = LedgerMiddleware(
+            served, settings=settings, dispatch=dispatch, clock=self.clock.clock
+        )
+        server = Server(BODY)
+        await middleware(http_scope(), server.receive, server.send)
 
 
 def pages(rounds):

@@ -126,10 +126,12 @@ def test_boards_are_written_in_the_classic_schema():
 @each_panel
 def test_a_panel_explains_itself(panel):
     """A panel has a title, a description that is a sentence, a known unit and a query."""
+    traces = panel["type"] == "table"
+
     assert panel["title"]
     assert panel["description"].endswith(".")
     assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
-    assert panel["fieldConfig"]["defaults"]["noValue"] == "no data"
+    assert panel["fieldConfig"]["defaults"]["noValue"] == ("–" if traces else "no data")
     assert panel["targets"]
 
 
@@ -137,8 +139,12 @@ def test_a_panel_explains_itself(panel):
 def test_phases_have_the_same_colour_on_every_panel(panel):
     """What is drawn by phase has the fixed colour of each phase."""
     by_phase = any("{{llm_trace_phase}}" == t.get("legendFormat") for t in panel["targets"])
-    overrides = panel["fieldConfig"]["overrides"]
-    fixed = {o["matcher"]["options"]: o["properties"][0]["value"]["fixedColor"] for o in overrides}
+    fixed = {
+        override["matcher"]["options"]: said["value"]["fixedColor"]
+        for override in panel["fieldConfig"]["overrides"]
+        for said in override["properties"]
+        if said["id"] == "color"
+    }
 
     assert not by_phase or fixed == colours.PHASES
 
