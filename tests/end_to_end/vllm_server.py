@@ -85,6 +85,7 @@ class VllmServer:
             *("--otlp-traces-endpoint", f"{tap.endpoint}/v1/traces"),
         ]
         self.program = Program(command, folder / "vllm.log", env=env)
+        self.program.stand_back()
 
     def warm_up(self):
         """Wait until it serves; a first prompt of more than four tokens readies the kernels."""
