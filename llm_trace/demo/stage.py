@@ -93,6 +93,7 @@ def stage(engine: Engine, options: Options, progress: Progress) -> Iterator[Stag
         for child in (server, app):
             stack.callback(child.stop)
             child.start()
+        server.stand_back()
         _await_ready(app, app_port, progress)
         _await_ready(server, engine_port, progress)
         yield built

@@ -114,3 +114,15 @@ def test_signals_wait_for_the_end_of_a_deferred_block():
     with pytest.raises(KeyboardInterrupt):
         clean_up()
     assert done == ["cleaned"]
+
+
+def test_a_program_that_stands_back_still_runs_and_ends(tmp_path):
+    """Where the kernel knows groups it is asked for less; where it does not, nothing happens."""
+    child = Child("sleeper", ("sleep", "60"), dict(os.environ), tmp_path / "log")
+    child.stand_back()
+    child.start()
+    child.stand_back()
+
+    assert child.exit_status is None
+    child.stop()
+    assert child.exit_status is not None
