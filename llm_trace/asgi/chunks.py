@@ -55,7 +55,7 @@ def watched(  # noqa: C901, PLR0915 - one path, laid out for cost
     detector: TokenDetector | None = None
     held: bytes | bytearray = b""
     head = rest = b""
-    usual = last = longest = low = high = cell = run = 0
+    usual = last = longest = low = high = cell = run = unfed = 0
 
     def arm(fed: TokenDetector, bits: int) -> None:
         nonlocal detector, held, head, rest, usual, last
@@ -63,14 +63,17 @@ def watched(  # noqa: C901, PLR0915 - one path, laid out for cost
         usual, last = bits, timeline.last_token_sent
 
     def settle() -> None:
-        nonlocal run
+        nonlocal run, unfed
         timeline.last_token_sent = last or timeline.last_token_sent
         gaps.counts[cell] += run
         gaps.longest = max(gaps.longest, longest)
         run = 0
+        if detector is not None:
+            detector.facts.token_events += unfed
+            unfed = 0
 
     async def watched_send(message: Message) -> None:  # noqa: C901 - see above
-        nonlocal head, rest, last, longest, low, high, cell, run
+        nonlocal head, rest, last, longest, low, high, cell, run, unfed
         try:
             await send(message)
         except OSError:
@@ -88,7 +91,10 @@ def watched(  # noqa: C901, PLR0915 - one path, laid out for cost
                 content, _, closed = opened.partition(b'"')
                 if closed == rest and content and opened is not body:
                     seen = usual
+                    unfed += 1
             if not seen:
+                detector.facts.token_events += unfed  # by which it knows how its shape served
+                unfed = 0
                 seen = detector.feed(body)
                 head, rest = detector.usual  # which may have been learned afresh
             if seen != usual or not message.get("more_body"):

@@ -88,6 +88,34 @@ def test_usual_chunks_are_not_fed():
     assert 3 == sum(record.gaps.counts)
 
 
+def test_a_shape_that_served_well_is_learned_afresh():
+    """A stream that stamps its chunks with the second is fed one chunk a second, not all after it.
+
+    The detector knows how its shape served from the tokens that it was not fed, too.
+    """
+    fed, detectors = [], []
+
+    class Noting(TokenDetector):
+        """A detector that notes itself and what it is fed."""
+
+        def __init__(self, framing):
+            super().__init__(framing)
+            detectors.append(self)
+
+        def feed(self, body):
+            """Note and feed."""
+            fed.append(body)
+            return super().feed(body)
+
+    bodies = [chunk({"content": " a"}, created=second) for second in range(1, 5) for _ in range(20)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("llm_trace.asgi.reply.TokenDetector", Noting)
+        record_of(bodies)
+
+    assert [*bodies[::20], b""] == fed
+    assert [len(bodies)] == [detector.facts.token_events for detector in detectors]
+
+
 @pytest.mark.parametrize("kind", [bytearray, memoryview])
 def test_bodies_of_other_kinds_are_fed(kind):
     """Servers hand buffers through, which have no prefix to compare: the record is the same."""

@@ -4,9 +4,10 @@
 completed by it were, in bits of `Seen`. It never raises, whatever the bytes, takes linear time and
 holds at most 64 KiB.
 
-Its cost decides what tracing costs a server: so the usual case, a body that is one event of the
-shape learned before (see `shape`), is tested inline with two comparisons, and JSON is decoded
-only where that fails. This module knows no clock, no sockets and no request.
+Its cost decides what tracing costs a server: so the usual case, an event of the shape learned
+before (see `shape`), is known by comparison, and JSON is decoded only where that fails. A hot loop
+may compare in place, by `usual`, and feed only the others; it adds what it did not feed to
+`facts.token_events`. This module knows no clock, no sockets and no request.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class TokenDetector:
         shape = self._shape
         if shape is None:
             return 0
-        if shape.fits(body):  # `feed` takes neither padding nor escaped quotes
+        if shape.fits(body):
             return 1
         is_long = len(body) > 2 * (len(shape.head) + len(shape.tail))
         return (is_long and shape.count(body)) or self._fits_loosely(body)
