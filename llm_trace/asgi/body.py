@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from llm_trace import semconv as s
+from llm_trace.asgi.sse.facts import as_word
 
 MAX_TEXT: Final = 256
 MAX_STOPS: Final = 16
@@ -56,12 +57,7 @@ def _stops(value: object) -> tuple[str, ...] | None:
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
         return None
-    return tuple(_text(stop) for stop in stops[:MAX_STOPS]) or None
-
-
-def _text(value: str) -> str:
-    """`value` bounded and encodable: JSON can spell lone surrogates, which no exporter can."""
-    return value[:MAX_TEXT].encode("utf-8", "replace").decode()
+    return tuple(as_word(stop, MAX_TEXT) or "" for stop in stops[:MAX_STOPS]) or None
 
 
 def _choices(value: object) -> int | None:
@@ -95,5 +91,4 @@ def request_facts(document: Mapping[str, Any]) -> dict[str, object]:
 
 def model_of(document: Mapping[str, Any]) -> str | None:
     """The model that a request asks for, bounded."""
-    model = document.get("model")
-    return _text(model) if isinstance(model, str) and model else None
+    return as_word(document.get("model"), MAX_TEXT)

@@ -20,7 +20,6 @@ library need be loaded."""
 TIMEOUT_STATUS: Final = frozenset({408, 504})
 UNAVAILABLE: Final = 503
 CLIENT_FAULT: Final = range(400, 500)
-SERVER_FAULT: Final = 500
 MAX_ERROR_TYPE: Final = 64
 
 

@@ -1,10 +1,13 @@
-"""How much an engine tells, from most to least; the tier is said on every root span."""
+"""How much an engine tells, from most to least; the root span says which.
+
+Where nothing of the engine is joined there is no tier, and its time is called `unattributed`.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-Tier = Literal["engine-events", "stats-sweep", "finished-stats", "http-only"]
+Tier = Literal["engine-events", "stats-sweep", "finished-stats"]
 
 ENGINE_EVENTS: Final = "engine-events"
 """Stamps of every event and token of the engine core, joined by the internal request id."""
@@ -12,8 +15,6 @@ STATS_SWEEP: Final = "stats-sweep"
 """The engine core's stamps, read from its live request states after each step."""
 FINISHED_STATS: Final = "finished-stats"
 """Durations of finished requests, placed back from the moment at which they were reported."""
-HTTP_ONLY: Final = "http-only"
-"""Nothing of the engine: its time is called `unattributed`."""
 
 _METHODS: Final = ("add_request", "process_outputs")
 
