@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_MAX_NAME: Final = 128
 _RESERVED: Final = frozenset(s.PHASES) - {s.RETRIEVAL, s.MODEL_LOAD}
 
 _request: ContextVar[Timeline] = ContextVar("llm_trace_request", default=NO_REQUEST)
@@ -250,14 +251,15 @@ def phase(name: str, **attributes: object) -> Phase:
     Args:
         name: Any name that is not one of the ledger's own, such as `rerank`; metrics label it
             only when the setting `phases` declares it. `retrieval` and `model_load` are the
-            ledger's and may be used.
+            ledger's and may be used. Cut at 128 characters.
         **attributes: Attributes of its span.
     """
     if name in _RESERVED:
         advice = f"phase name {name!r} is measured by llm_trace itself: choose another"
         faults.contain("phase", ValueError(advice))
         name = s.OTHER
-    return Phase(name, attributes)
+    # It names spans and keys as it is, so it is bounded and encodable from the start.
+    return Phase(name[:_MAX_NAME].encode("utf-8", "replace").decode(), attributes)
 
 
 def retrieval(

@@ -677,3 +677,11 @@ def test_the_public_names_are_these_functions():
 
     for name in (*names, "retrieval"):
         assert getattr(context, name) is getattr(llm_trace, name)
+
+
+def test_a_phase_name_is_bounded_and_encodable(request_):
+    """It becomes a span's name and part of attribute keys, whatever an app makes it of."""
+    with context.phase("\ud800" + "x" * 5000):
+        pass
+
+    assert ["?" + "x" * 127] == [row[0] for row in request_.rows]
