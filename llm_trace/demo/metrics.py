@@ -6,8 +6,8 @@ import http.client
 from typing import TYPE_CHECKING, Final
 
 from llm_trace import semconv
-from llm_trace.demo.console import WIDTH
 from llm_trace.demo.ports import LOOPBACK
+from llm_trace.demo.width import WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

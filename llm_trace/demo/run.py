@@ -9,8 +9,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
+from llm_trace.console import Progress, style_for
 from llm_trace.demo import screen
-from llm_trace.demo.console import Progress, style_for
 from llm_trace.demo.engine import Engine, check_model
 from llm_trace.demo.errors import DemoError
 from llm_trace.demo.interpreter import find

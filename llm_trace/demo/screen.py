@@ -5,11 +5,12 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from llm_trace.console import Style
 from llm_trace.demo import table, waterfall
 from llm_trace.demo.advice import advise
-from llm_trace.demo.console import WIDTH, Style
 from llm_trace.demo.load import total
 from llm_trace.demo.metrics import fit
+from llm_trace.demo.width import WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -22,7 +22,7 @@ from llm_trace.demo.receiver import Receiver
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from llm_trace.demo.console import Progress
+    from llm_trace.console import Progress
     from llm_trace.demo.engine import Engine
     from llm_trace.demo.process import Child
 

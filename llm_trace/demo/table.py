@@ -11,7 +11,7 @@ from llm_trace.demo.load import KINDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from llm_trace.demo.console import Style
+    from llm_trace.console import Style
     from llm_trace.demo.summary import Summary
 
 _LABEL: Final = 36

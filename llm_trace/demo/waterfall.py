@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from llm_trace.demo.console import WIDTH, Style
+from llm_trace.console import Style
 from llm_trace.demo.spans import Span, tree
+from llm_trace.demo.width import WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,9 +6,9 @@ import pytest
 from demo_builders import answer, joined, root, span
 
 from llm_trace import semconv as s
+from llm_trace.console import Style
 from llm_trace.demo import screen, table, waterfall
 from llm_trace.demo.advice import HINTS, advise
-from llm_trace.demo.console import WIDTH, Style
 from llm_trace.demo.engine import APP_SERVICE, VLLM_SERVICE, Engine
 from llm_trace.demo.joined import APP, BETWEEN, ENGINE, LINES, NETWORK, Line, join
 from llm_trace.demo.load import KINDS, Plan
@@ -16,6 +16,7 @@ from llm_trace.demo.metrics import fit, highlights
 from llm_trace.demo.results import Results, document
 from llm_trace.demo.spans import tree
 from llm_trace.demo.summary import quantile, summarise
+from llm_trace.demo.width import WIDTH
 
 VLLM = Engine("python", "0.32.0", "")
 SIMULATED = Engine(None, "", "no vLLM.")

@@ -12,7 +12,8 @@ from llm_trace.core.clock import SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WIDTH: Final = 100
+WIDTH: Final = 80
+"""Columns that the screen of a command keeps to."""
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _QUIET_SECONDS: Final = 10
 

@@ -4,7 +4,7 @@ from io import StringIO
 
 import pytest
 
-from llm_trace.demo.console import WIDTH, Progress, Style, style_for
+from llm_trace.console import WIDTH, Progress, Style, style_for
 
 
 class Terminal(StringIO):

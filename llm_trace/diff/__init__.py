@@ -1,0 +1,1 @@
+"""Two windows or releases compared, phase by phase, from what a Prometheus holds."""
