@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final
@@ -30,6 +30,9 @@ OPERATIONS: Final[Mapping[str, str]] = {
 }
 """Path suffixes that engines and gateways agree on, and their `gen_ai.operation.name`."""
 
+
+MAX_MOUNTS: Final = 16
+"""Mounts in mounts; what lies deeper is called by its prefix."""
 
 MAX_REMEMBERED: Final = 512
 """Longer paths are looked up afresh each time: what is remembered must stay small."""
@@ -70,8 +73,10 @@ class Routes:
 
 def template(scope: Scope) -> str | None:
     """The route's template under its mounts, without a proxy's prefix; known after routing."""
-    route: Any = scope.get("route")
-    path = getattr(route, "path", None)
+    route = scope.get("route")
+    if route is None or _under_parameters(scope, route):
+        return _walked(scope)
+    path = getattr(_included(scope, route), "path", None)
     if not isinstance(path, str):
         return None
     base = scope.get("app_root_path")
@@ -79,3 +84,60 @@ def template(scope: Scope) -> str | None:
     if hasattr(route, "routes"):  # a mount that nothing below answered: its path is in the root's
         return mounted or None
     return f"{mounted}{path}"
+
+
+def _included(scope: Scope, route: object) -> object:
+    """The route as it was included: FastAPI keeps the prefixes of its routers beside it."""
+    of_fastapi = scope.get("fastapi")
+    if not isinstance(of_fastapi, Mapping):
+        return route
+    effective = of_fastapi.get("effective_route_context")
+    return effective if getattr(effective, "original_route", None) is route else route
+
+
+def _under_parameters(scope: Scope, route: object) -> bool:
+    """Whether a mount above has parameters: the path that it left is made of their values."""
+    own = getattr(route, "param_convertors", None)
+    given = scope.get("path_params")
+    if not (isinstance(own, Mapping) and isinstance(given, Mapping)):
+        return False
+    return bool(given if hasattr(route, "routes") else given.keys() - own)
+
+
+def _walked(scope: Scope) -> str | None:
+    """The template by the routers' own matching, for what they do not leave in the scope.
+
+    Older versions of Starlette leave no route, and none says what a mount with parameters is
+    called.
+    """
+    routes = getattr(scope.get("router"), "routes", None)
+    if routes is None or "endpoint" not in scope:
+        return None
+    base = scope.get("app_root_path", scope.get("root_path", ""))  # mounts add to the latter
+    at = {**scope, "root_path": base, "path_params": {}}
+    path = ""
+    for _ in range(MAX_MOUNTS):
+        route, child = _first_match(routes, at)
+        if not hasattr(route, "routes"):
+            return f"{path}{_leaf(scope, route)}" or None
+        path += getattr(route, "path", "")  # a host has none
+        routes = route.routes or ()
+        at.update(child)
+    return path
+
+
+def _leaf(scope: Scope, walked: object) -> str:
+    route = scope.get("route", walked)
+    return "" if hasattr(route, "routes") else getattr(_included(scope, route), "path", "")
+
+
+def _first_match(routes: Iterable[Any], at: Scope) -> tuple[object, Scope]:
+    """The route that takes `at`: the first that fits wholly, else the first of another method."""
+    partly: tuple[object, Scope] = (None, {})
+    for route in routes:
+        match, child = route.matches(at)
+        if match.name == "FULL":
+            return route, child
+        if match.name == "PARTIAL" and partly[0] is None:
+            partly = route, child
+    return partly

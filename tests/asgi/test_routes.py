@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 
-from llm_trace.asgi.routes import MAX_REMEMBERED, OPERATIONS, Routes, template
+from llm_trace.asgi.routes import MAX_MOUNTS, MAX_REMEMBERED, OPERATIONS, Routes, template
 from llm_trace.settings import QUIET_PATHS
 from llm_trace.testing import Recorder, drive, http_scope
 
@@ -129,6 +129,114 @@ def test_a_prefix_that_the_app_declares_is_no_part_of_the_route():
     asyncio.run(drive(app, recorder, scope=http_scope("/plain/1", method="GET")))
 
     assert "/plain/{i}" == recorder.record.http.route
+
+
+def included_app():
+    """FastAPI: a router in a router, in the app and in one that is mounted."""
+    inner, outer = APIRouter(), APIRouter()
+    inner.get("/deep/{j}")(lambda j: j)
+    outer.get("/items/{i}")(lambda i: i)
+    outer.include_router(inner, prefix="/in")
+    app, mounted = FastAPI(), FastAPI()
+    for one in (app, mounted):
+        one.include_router(outer, prefix="/api")
+    app.mount("/m", mounted)
+    return app
+
+
+@pytest.mark.parametrize("root_path", ["", "/proxy"])
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/api/items/1", "/api/items/{i}"),
+        ("/api/in/deep/2", "/api/in/deep/{j}"),
+        ("/m/api/items/1", "/m/api/items/{i}"),
+        ("/m/api/in/deep/2", "/m/api/in/deep/{j}"),
+    ],
+)
+def test_a_route_has_the_prefixes_of_its_routers(path, expected, root_path):
+    """What is included in a router that is included is called by all of their prefixes."""
+    recorder = Recorder()
+    scope = http_scope(root_path + path, method="GET", root_path=root_path)
+
+    asyncio.run(drive(included_app(), recorder, scope=scope))
+
+    assert (200, expected) == (recorder.record.http.status, recorder.record.http.route)
+
+
+def forgetful(app):
+    """`app` on a Starlette that leaves no route in the scope, as most versions do."""
+
+    async def forgets(scope, receive, send):
+        async def forget(message):
+            scope.pop("route", None)
+            await send(message)
+
+        await app(scope, receive, forget)
+
+    return forgets
+
+
+@pytest.mark.parametrize("root_path", ["", "/proxy"])
+@pytest.mark.parametrize(
+    ("path", "expected"), [*ROUTES.items(), ("/v1/none", "/v1"), ("/plain/", None)]
+)
+def test_where_starlette_leaves_no_route_it_is_found_again(path, expected, root_path):
+    """By the routers' own matching, so that an old version names the same template."""
+    recorder = Recorder()
+    scope = http_scope(root_path + path, method="GET", root_path=root_path)
+
+    asyncio.run(drive(forgetful(starlette_app()), recorder, scope=scope))
+
+    assert expected == recorder.record.http.route
+
+
+def test_another_method_of_a_route_is_still_that_route():
+    """405 is answered by the route whose path fits, also where it has to be found again."""
+    recorder = Recorder()
+
+    asyncio.run(drive(forgetful(starlette_app()), recorder, scope=http_scope("/plain/1")))
+
+    assert (405, "/plain/{i}") == (recorder.record.http.status, recorder.record.http.route)
+
+
+def tenants(make):
+    """An app whose mount has a parameter."""
+    app = make()
+    app.mount("/of/{tenant}", make())
+    return app
+
+
+@pytest.mark.parametrize(
+    ("make", "path", "expected"),
+    [
+        (starlette_app, "/of/acme/plain/1", "/of/{tenant}/plain/{i}"),
+        (starlette_app, "/of/acme/v1/items/1", "/of/{tenant}/v1/items/{i}"),
+        (starlette_app, "/of/acme/none", "/of/{tenant}"),
+        (fastapi_app, "/of/acme/v1/items/1", "/of/{tenant}/v1/items/{i}"),
+        (included_app, "/of/acme/api/items/1", "/of/{tenant}/api/items/{i}"),
+    ],
+)
+@pytest.mark.parametrize("root_path", ["", "/proxy"])
+def test_a_mount_with_parameters_is_a_template_too(make, path, expected, root_path):
+    """Whoever it is mounted for: their names are values, which a route never holds."""
+    recorder = Recorder()
+    scope = http_scope(root_path + path, method="GET", root_path=root_path)
+
+    asyncio.run(drive(tenants(make), recorder, scope=scope))
+
+    assert expected == recorder.record.http.route
+
+
+def test_mounts_without_end_are_called_by_their_prefix():
+    """A mount that contains itself is followed so far and no further."""
+    loop = Mount("/x", routes=[])
+    loop.app.routes.append(loop)
+    router = Router([loop])
+
+    scope = {"router": router, "endpoint": page, "path": "/x" * 99, "type": "http"}
+
+    assert "/x" * MAX_MOUNTS == template(scope)
 
 
 class Strange:
