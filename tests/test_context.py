@@ -15,6 +15,7 @@ from llm_trace import context, semconv
 from llm_trace.core import faults
 from llm_trace.core.identity import TraceIdentity
 from llm_trace.core.timeline import NO_REQUEST, Timeline
+from llm_trace.core.tracer import NoTracer
 from llm_trace.testing import START, FakeClock
 
 TRACE = 0xABC
@@ -24,7 +25,7 @@ INBOUND = ((b"traceparent", b"00-0000000000000000000000000000000a-00000000000000
 _span: ContextVar[int] = ContextVar("span", default=0)
 
 
-class StrictTracer:
+class StrictTracer(NoTracer):
     """Makes spans current as OpenTelemetry does, and keeps how often each was undone."""
 
     def __init__(self):

@@ -22,7 +22,7 @@ from llm_trace.core.dispatch import Dispatch
 from llm_trace.core.freeze import Answer, freeze
 from llm_trace.core.outcome import Ending
 from llm_trace.core.record import HttpFacts
-from llm_trace.core.timeline import PROPAGATED, Timeline
+from llm_trace.core.timeline import Timeline
 from llm_trace.settings import Settings
 
 MARK: Final = "llm_trace"
@@ -181,10 +181,14 @@ class Exchange:
 
 
 def rewrite_headers(scope: Scope, timeline: Timeline) -> None:
-    """Make the request's own trace headers name our span, so that inner spans are our children."""
+    """Make the request's own trace headers name our span, so that inner spans are our children.
+
+    In every format that is read here: an inner layer may read any of them first.
+    """
     if timeline.identity is None:
         return
-    kept = [pair for pair in scope["headers"] if pair[0] not in PROPAGATED]
+    formats = timeline.tracer.formats()
+    kept = [pair for pair in scope["headers"] if pair[0] not in formats]
     for name, value in timeline.headers().items():
         kept.append((name.encode("latin-1"), value.encode("latin-1")))
     scope["headers"] = kept

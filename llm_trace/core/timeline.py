@@ -22,7 +22,6 @@ from llm_trace.core.tracer import NO_TRACER, Tracer
 
 MAX_CALLS: Final = 128
 MAX_ATTRIBUTES: Final = 64
-PROPAGATED: Final = (b"traceparent", b"tracestate")
 
 
 def random_span_id() -> int:
@@ -170,12 +169,17 @@ class Timeline:
 
         Without a tracer the inbound trace context is handed on as it came.
         """
-        if self.identity is not None:
-            return self.identity.headers(span_id)
+        try:
+            if self.identity is not None:
+                return dict(self.tracer.headers(self.identity, span_id))
+            formats = self.tracer.formats()
+        except Exception as error:  # noqa: BLE001 - a propagator of the app's may raise
+            faults.contain("propagator", error)
+            return self.identity.headers(span_id) if self.identity else {}
         return {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in self.carrier
-            if name in PROPAGATED
+            if name in formats
         }
 
     def activate(self, span_id: int = 0) -> object:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from llm_trace.core.identity import TraceIdentity
 
 Headers = Sequence[tuple[bytes, bytes]]
+
+W3C: Final = frozenset({b"traceparent", b"tracestate"})
 
 
 class Tracer(Protocol):
@@ -21,6 +23,15 @@ class Tracer(Protocol):
 
     def deactivate(self, token: object) -> None:
         """Undo `activate`; from another task or context it does nothing."""
+
+    def formats(self) -> frozenset[bytes]:
+        """The headers, in lower case, that carry a trace context here: W3C's and what else is set.
+
+        Asked for every request.
+        """
+
+    def headers(self, identity: TraceIdentity, span_id: int = 0) -> Mapping[str, str]:
+        """A trace context for children of `span_id`, or of the root, in all of the formats."""
 
 
 class NoTracer:
@@ -36,6 +47,14 @@ class NoTracer:
 
     def deactivate(self, token: object) -> None:
         """Nothing to undo."""
+
+    def formats(self) -> frozenset[bytes]:
+        """W3C's alone."""
+        return W3C
+
+    def headers(self, identity: TraceIdentity, span_id: int = 0) -> Mapping[str, str]:
+        """W3C's alone."""
+        return identity.headers(span_id)
 
 
 NO_TRACER: Final = NoTracer()

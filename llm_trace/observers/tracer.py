@@ -13,15 +13,18 @@ from typing import Any, Final
 from opentelemetry import baggage, propagate, trace
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
-from opentelemetry.propagators.textmap import Getter
+from opentelemetry.propagators.textmap import Getter, TextMapPropagator
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags, TraceState
 
 from llm_trace.core.identity import TraceIdentity
-from llm_trace.core.tracer import Headers
+from llm_trace.core.tracer import W3C, Headers
 from llm_trace.observers.sink import SpanSink
 
 MAX_TRACEPARENT: Final = 512
 """A longer one is not handed to the propagator, which would log a warning for each request."""
+
+_NO_FORMATS: Final = frozenset({b"baggage", b"sentry-trace"})
+"""What propagators read and is no place in a trace, or is read by another SDK too."""
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _UNSAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
@@ -36,6 +39,30 @@ class _HeaderGetter(Getter[Mapping[str, list[str]]]):
 
 
 _GETTER: Final = _HeaderGetter()
+
+
+class _Curious(_HeaderGetter):
+    """Has nothing, and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+
+    def get(self, carrier: Mapping[str, list[str]], key: str) -> list[str] | None:  # noqa: ARG002
+        self.asked.add(key)
+        return None
+
+
+def _formats_of(propagator: TextMapPropagator) -> frozenset[bytes]:
+    """Every header that `propagator` writes or reads a place in a trace from.
+
+    What it says that it writes is less than what it reads: B3 in one header is read by the
+    propagator that writes it in many.
+    """
+    curious = _Curious()
+    propagator.extract({}, context=Context(), getter=curious)
+    names = {name.lower().encode("latin-1") for name in curious.asked | set(propagator.fields)}
+    more = names - W3C - _NO_FORMATS
+    return W3C | more if more else W3C
 
 
 def _carrier(headers: Headers) -> dict[str, list[str]]:
@@ -70,6 +97,8 @@ class OtelTracer:
 
     def __init__(self, find_sink: Callable[[], SpanSink | None]) -> None:
         self._find_sink = find_sink
+        self._propagator: TextMapPropagator | None = None
+        self._formats = W3C
 
     def begin(self, headers: Headers, name: str) -> TraceIdentity | None:
         """The identity of a new request; None without a provider."""
@@ -96,13 +125,8 @@ class OtelTracer:
 
     def activate(self, identity: TraceIdentity, span_id: int = 0) -> object:
         """Make the root, or `span_id` of the same trace, current for inner instrumentation."""
-        current = span_context(
-            identity.trace_id,
-            span_id or identity.span_id,
-            sampled=identity.sampled,
-            state=identity.trace_state,
-        )
-        context = trace.set_span_in_context(NonRecordingSpan(current))
+        current = NonRecordingSpan(_context_of(identity, span_id))
+        context = trace.set_span_in_context(current)
         for key, value in identity.baggage.items():
             context = baggage.set_baggage(key, value, context)
         return otel_context.attach(context)
@@ -117,6 +141,35 @@ class OtelTracer:
             return
         with suppress(ValueError):
             token.var.reset(token)
+
+    def formats(self) -> frozenset[bytes]:
+        """W3C's, and those of `OTEL_PROPAGATORS` or of the propagator that the app has set."""
+        propagator = propagate.get_global_textmap()
+        if propagator is not self._propagator:
+            self._formats = _formats_of(propagator)
+            self._propagator = propagator
+        return self._formats
+
+    def headers(self, identity: TraceIdentity, span_id: int = 0) -> Mapping[str, str]:
+        """By the propagators; W3C always, which engines read whatever the app has set."""
+        headers = identity.headers(span_id)
+        formats = self.formats()
+        if formats is not W3C:
+            injected: dict[str, str] = {}
+            span = NonRecordingSpan(_context_of(identity, span_id))
+            propagate.inject(injected, trace.set_span_in_context(span, Context()))
+            told = {name.lower(): value for name, value in injected.items()}
+            headers.update((k, v) for k, v in told.items() if k.encode("latin-1") in formats)
+        return headers
+
+
+def _context_of(identity: TraceIdentity, span_id: int) -> SpanContext:
+    return span_context(
+        identity.trace_id,
+        span_id or identity.span_id,
+        sampled=identity.sampled,
+        state=identity.trace_state,
+    )
 
 
 def _local_server_span(remote: SpanContext) -> SpanContext | None:

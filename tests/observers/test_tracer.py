@@ -7,13 +7,18 @@ from contextlib import contextmanager
 import pytest
 from opentelemetry import baggage, propagate, trace
 from opentelemetry import context as otel_context
+from opentelemetry.propagators.b3 import B3MultiFormat, B3SingleFormat
+from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.propagators.jaeger import JaegerPropagator
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, TraceState
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from span_recorder import REMOTE_SPAN, REMOTE_TRACE, TRACE, SpanRecorder
 
 import llm_trace
+from llm_trace.core import faults
 from llm_trace.core.identity import TraceIdentity
 from llm_trace.observers import tracer as module
 from llm_trace.observers.providers import ProviderSink
@@ -251,6 +256,116 @@ def test_inner_instrumentation_joins_our_trace(sampled):
     found = [(s.context.trace_id, s.parent.span_id) for s in exporter.get_finished_spans()]
     assert sampled is identity.sampled
     assert ([(REMOTE_TRACE, identity.span_id)] if sampled else []) == found
+
+
+B3_SPAN = f"{TRACE_HEX}-{SPAN_HEX}-1".encode()
+B3_MANY = [(b"x-b3-traceid", TRACE_HEX.encode()), (b"x-b3-spanid", SPAN_HEX.encode())]
+OURS = f"{1:016x}"
+W3C_OURS = (b"traceparent", f"00-{TRACE_HEX}-{OURS}-01".encode())
+PROPAGATORS = {
+    "b3": (
+        B3SingleFormat(),
+        [(b"b3", B3_SPAN)],
+        [(b"b3", f"{TRACE_HEX}-{OURS}-1".encode())],
+    ),
+    "b3 in many headers": (
+        B3MultiFormat(),
+        [*B3_MANY, (b"x-b3-sampled", b"1")],
+        [
+            (b"x-b3-traceid", TRACE_HEX.encode()),
+            (b"x-b3-spanid", OURS.encode()),
+            (b"x-b3-sampled", b"1"),
+        ],
+    ),
+    "b3 in one header, read by who writes many": (
+        B3MultiFormat(),
+        [(b"b3", B3_SPAN)],
+        [
+            (b"x-b3-traceid", TRACE_HEX.encode()),
+            (b"x-b3-spanid", OURS.encode()),
+            (b"x-b3-sampled", b"1"),
+        ],
+    ),
+    "jaeger": (
+        JaegerPropagator(),
+        [(b"uber-trace-id", f"{TRACE_HEX}:{SPAN_HEX}:0:01".encode())],
+        [(b"uber-trace-id", f"{TRACE_HEX}:{OURS}:{0:016x}:03".encode())],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PROPAGATORS)
+@pytest.mark.parametrize("composed", [False, True])
+def test_every_format_that_is_read_names_our_span(kind, composed, monkeypatch):
+    """Inner layers read any of them first; upstreams get all; W3C is always among them."""
+    propagator, inbound, ours = PROPAGATORS[kind]
+    if composed:
+        propagator = CompositePropagator([TraceContextTextMapPropagator(), propagator])
+    monkeypatch.setattr(propagate, "get_global_textmap", lambda: propagator)
+    monkeypatch.setattr(propagate, "propagator", propagator)
+    others = [(b"accept", b"*/*"), (b"baggage", b"user=7"), (b"sentry-trace", b"kept")]
+    seen, recorder = [], Recorder()
+
+    async def app(scope, _receive, _send):
+        seen.append(scope["headers"])
+        seen.append(llm_trace.headers())
+        seen.append(trace.get_current_span(propagate.extract(_joined(scope["headers"]))))
+
+    scope = http_scope(headers=[*others, *inbound])
+    asyncio.run(drive(app, recorder, scope=scope, tracer=SpanRecorder().tracer()))
+
+    headers, outbound, inner = seen
+    assert (REMOTE_TRACE, REMOTE_SPAN) == (
+        recorder.record.identity.trace_id,
+        recorder.record.identity.parent_span_id,
+    )
+    assert [*others, W3C_OURS, *ours] == headers
+    assert {k.decode(): v.decode() for k, v in [W3C_OURS, *ours]} == outbound
+    assert inner.get_span_context().span_id == 1
+
+
+def _joined(headers):
+    return {name.decode(): value.decode() for name, value in headers}
+
+
+def test_without_a_provider_every_format_is_handed_on_as_it_came(monkeypatch):
+    """What an upstream reads is what the client sent."""
+    monkeypatch.setattr(propagate, "get_global_textmap", B3SingleFormat)
+    seen = []
+
+    async def app(_scope, _receive, _send):
+        seen.append(llm_trace.headers())
+
+    scope = http_scope(headers=[(b"b3", B3_SPAN), (b"accept", b"*/*")])
+    asyncio.run(drive(app, scope=scope, tracer=OtelTracer(lambda: None)))
+
+    assert [{"b3": B3_SPAN.decode()}] == seen
+
+
+class Broken(TraceContextTextMapPropagator):
+    """A propagator of the app's own that fails when it writes."""
+
+    fields = frozenset({"x-own"})
+
+    def inject(self, *_args, **_more):
+        """Fail."""
+        raise RuntimeError("no")
+
+
+def test_a_propagator_that_fails_costs_its_own_format(monkeypatch):
+    """The request goes on, with W3C's headers."""
+    broken = Broken()
+    monkeypatch.setattr(propagate, "get_global_textmap", lambda: broken)
+    monkeypatch.setattr(propagate, "propagator", broken)
+    seen = []
+
+    async def app(scope, _receive, _send):
+        seen.append(scope["headers"])
+
+    with faults.production():
+        asyncio.run(drive(app, scope=http_scope(headers=()), tracer=SpanRecorder().tracer()))
+
+    assert [[(b"traceparent", f"00-{TRACE:032x}-{OURS}-01".encode())]] == seen
 
 
 def test_headers_for_an_upstream_name_our_spans():
