@@ -15,13 +15,15 @@ from llm_trace.core import faults
 from llm_trace.core.clock import Clock
 from llm_trace.core.ledger import stamp
 from llm_trace.core.outcome import error_type, is_cancel
-from llm_trace.core.record import CallRecord
+from llm_trace.core.record import CallRecord, PrefillChunk
 from llm_trace.core.usage import Usage, count
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Moment = Literal["queued", "scheduled", "preempted", "first_token", "last_token"]
+MAX_CHUNKS: Final = 32
+"""Chunks of a prompt whose tokens and times are kept; all are counted."""
 MOMENTS: Final = ("queued", "scheduled", "preempted", "first_token", "last_token")
 
 
@@ -46,6 +48,7 @@ class EngineCall:
 
     __slots__ = (
         "attributes",
+        "chunks",
         "cold",
         "error_type",
         "finish_reason",
@@ -58,6 +61,7 @@ class EngineCall:
         "parent_span_id",
         "preempted",
         "preemptions",
+        "prefill_chunks",
         "queued",
         "requeued_ns",
         "returned",
@@ -88,6 +92,8 @@ class EngineCall:
         self.preempted = self.preemptions = self.requeued_ns = 0
         self.generated = 0
         """Output tokens that the engine's ticks brought, where it has ticks."""
+        self.prefill_chunks: int | None = None
+        self.chunks: tuple[PrefillChunk, ...] = ()
         self.cold = False
         self.tokens = Usage()
         self.error_type: str | None = None
@@ -125,6 +131,12 @@ class EngineCall:
             return
         said = (input_tokens, output_tokens, cached_tokens, reasoning_tokens)
         self.tokens = self.tokens.overlaid(Usage(*map(count, said)))
+
+    def computed(self, tokens: int, start: int, end: int) -> None:
+        """The engine computed so many prompt tokens in one step, between two stamps in ns."""
+        self.prefill_chunks = (self.prefill_chunks or 0) + 1
+        if len(self.chunks) < MAX_CHUNKS:
+            self.chunks += (PrefillChunk(tokens, start, end),)
 
     def headers(self) -> dict[str, str]:
         """Propagation headers that make the upstream's spans children of this call.
@@ -195,6 +207,8 @@ class EngineCall:
             attributes=dict(self.attributes),
             error_type=self.error_type,
             finish_reason=self.finish_reason,
+            prefill_chunks=self.prefill_chunks,
+            chunks=self.chunks,
         )
 
     def _queued(self, at: int) -> None:

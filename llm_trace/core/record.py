@@ -29,6 +29,14 @@ class IntervalRecord(NamedTuple):
     error_type: str | None = None
 
 
+class PrefillChunk(NamedTuple):
+    """A part of a prompt that the engine computed in one step; stamps in monotonic ns."""
+
+    tokens: int
+    start: int
+    end: int
+
+
 class CallRecord(NamedTuple):
     """One engine call of the request; stamps in monotonic ns, 0 where nobody gave one."""
 
@@ -53,6 +61,10 @@ class CallRecord(NamedTuple):
     attributes: Attributes
     error_type: str | None = None
     finish_reason: str | None = None
+    prefill_chunks: int | None = None
+    """Steps in which the engine computed parts of the prompt; None where it does not say."""
+    chunks: tuple[PrefillChunk, ...] = ()
+    """The first of them, in order; a bounded number."""
 
 
 class ChunkGaps(NamedTuple):

@@ -166,6 +166,21 @@ def _prefill_facts(record: RequestRecord, call: CallRecord) -> list[tuple[str, V
         (s.PREFILL_CACHED_TOKENS, call.usage.cached_tokens),
         (s.PREFILL_COMPUTED_TOKENS, computed_tokens(call)),
         (s.START_STATE, record.start_state),
+        (s.PREFILL_CHUNKS, call.prefill_chunks),
+        *(_chunk_facts(call) if call.chunks else ()),
+    ]
+
+
+def _chunk_facts(call: CallRecord) -> list[tuple[str, Value | None]]:
+    """Tokens, and seconds from the first schedule and of its step, chunk by chunk."""
+    since = call.scheduled or call.chunks[0].start
+    return [
+        (s.PREFILL_CHUNK_TOKENS, tuple(chunk.tokens for chunk in call.chunks)),
+        (s.PREFILL_CHUNK_STARTS, tuple((chunk.start - since) / 1e9 for chunk in call.chunks)),
+        (
+            s.PREFILL_CHUNK_DURATIONS,
+            tuple((chunk.end - chunk.start) / 1e9 for chunk in call.chunks),
+        ),
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from llm_trace import semconv as s
 
-Value = str | bool | int | float | tuple[str, ...]
+Value = str | bool | int | float | tuple[str, ...] | tuple[int, ...] | tuple[float, ...]
 
 MAX_ITEMS: Final = 32
 _INT64: Final = 2**63

@@ -433,6 +433,33 @@ def test_a_request_cancelled_in_prefill_ends_there(trace):
     )
 
 
+def test_chunks_of_a_prompt_are_on_its_prefill(trace, clock):
+    """Their number, and each one's tokens, start after the schedule, and duration."""
+    rag = Rag()
+
+    def computed():
+        for tokens, start, end in ((512, 40, 10), (88, 10, 0)):
+            rag.open[-1].computed(tokens, clock.now - start * MS, clock.now - end * MS)
+
+    spans = trace(*rag.steps()[:-2], computed, rag.mark("first_token"), STREAM, chunk("a"), DONE)
+    (prefill,) = (span for span in spans if span["name"] == "prefill")
+
+    assert (
+        snapshot(
+            {
+                "llm_trace.phase": "prefill",
+                "llm_trace.phase.source": "engine",
+                "llm_trace.start_state": "unknown",
+                "llm_trace.prefill.chunks": 2,
+                "llm_trace.prefill.chunk.tokens": (512, 88),
+                "llm_trace.prefill.chunk.starts": (0.0, 0.03),
+                "llm_trace.prefill.chunk.durations": (0.03, 0.01),
+            }
+        )
+        == prefill["attributes"]
+    )
+
+
 def test_a_stream_that_breaks_is_an_error_with_status_200(trace):
     """HTTP says 200, the span says ERROR and of which type."""
     root = trace(STREAM, 5 * MS, chunk("Hi"), 5 * MS, ValueError("secret"))[-1]

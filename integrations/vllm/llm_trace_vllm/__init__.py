@@ -8,8 +8,9 @@ stat logger by its entry point, and the first request installs the join. An app 
 from __future__ import annotations
 
 from llm_trace_vllm.join import Join, join_engine
+from llm_trace_vllm.scheduling import scheduler
 
-__all__ = ["Join", "trace"]
+__all__ = ["Join", "scheduler", "trace"]
 
 
 def trace(engine: object) -> Join:

@@ -18,6 +18,7 @@ from llm_trace.core import faults
 from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.timeline import NO_REQUEST
 from llm_trace_vllm.clock import EngineClock
+from llm_trace_vllm.news import CARRIER, read
 from llm_trace_vllm.tiers import ENGINE_EVENTS, Tier, tier_of
 
 _MARK: Final = "_llm_trace_join"
@@ -86,12 +87,33 @@ class Join:
         for output in outputs:
             call = calls.get(output.request_id)
             if call is None:
+                if output.request_id == CARRIER:
+                    self._told(output)
                 continue
             if output.events or not call.first_token or output.finish_reason is not None:
                 self._moment(call, output, at)
             else:
                 call.generated += len(output.new_token_ids)
                 call.last_token = at
+
+    def _told(self, output: Any) -> None:
+        """EngineCore speaks of requests without output, where its scheduler is ours."""
+        stamps, chunks = read(output)
+        for request_id, queued, scheduled in stamps:
+            call = self._live(request_id)
+            if call is None or self.clock.contradicts(queued, call.handed_off):
+                continue
+            for moment, stamp in (("queued", queued), ("scheduled", scheduled)):
+                if stamp:
+                    call.mark(moment, self.clock.place(stamp))  # type: ignore[arg-type]
+        for request_id, tokens, start, end in chunks:
+            call = self._live(request_id)
+            if call is not None:
+                call.computed(tokens, self.clock.place(start), self.clock.place(end))
+
+    def _live(self, request_id: str) -> EngineCall | None:
+        call = self._calls.get(request_id)
+        return None if call is None or call.timeline.closed else call
 
     def _moment(self, call: EngineCall, output: Any, at: int) -> None:
         """A step in which something other than one more token happened to the request."""

@@ -1,0 +1,215 @@
+"""The teller: what a scheduler does before a request's first output, told once and in time."""
+
+import pytest
+from scheduler_doubles import CoreOutput, CoreOutputs, Request, Scheduler
+
+from llm_trace_vllm import news
+from llm_trace_vllm.news import CARRIER, Computed, News, Stamps
+from llm_trace_vllm.scheduling import telling
+from llm_trace_vllm.teller import HOLD, Teller
+
+
+class Engine:
+    """EngineCore: a scheduler with a teller, on a clock of whole steps."""
+
+    def __init__(self, **more):
+        self.at = 100.0
+        self.teller = Teller(self._carry, self._envelope, self._clock)
+        self.scheduler = telling(Scheduler, self.teller)(clock=self._clock, **more)
+
+    def _clock(self):
+        return self.at
+
+    @staticmethod
+    def _carry(headers):
+        return CoreOutput(CARRIER, [], headers)
+
+    def _envelope(self, outputs):
+        return CoreOutputs(outputs, self.at)
+
+    def add(self, *requests):
+        """Queue requests, one a second."""
+        for request in requests:
+            self.scheduler.add_request(request)
+            self.at += 1.0
+
+    def step(self, takes=1.0):
+        """One step; what it says to each API server."""
+        return self.finish(self.scheduler.schedule(), takes)
+
+    def finish(self, decided, takes=1.0):
+        """The end of a step that was decided before."""
+        self.at += takes
+        return self.scheduler.update_from_output(decided, 7)
+
+    def busy(self):
+        """Let another request decode, so that every step has an output."""
+        self.scheduler.add_request(Request("busy", num_prompt_tokens=1))
+        self.step(0.0)
+        return self
+
+    def kept(self):
+        """How much the teller holds of requests and steps."""
+        mine = self.teller
+        return sum(map(len, (mine._waiting, mine._prefilling, mine._untold, mine._steps)))
+
+
+def told(outputs, client=0):
+    """The news for one API server; None where there is none."""
+    every = outputs[client].outputs if client in outputs else []
+    carriers = [output for output in every if output.request_id == CARRIER]
+    assert len(carriers) <= 1
+    return news.read(carriers[0]) if carriers else None
+
+
+def test_chunks_are_told_as_they_are_computed():
+    """Each with its tokens, from its step's schedule to its outputs; the stamps with the first.
+
+    The news comes before the request's own output, so all chunks are known at its first token.
+    """
+    engine = Engine().busy()
+    engine.add(Request("a", num_prompt_tokens=10))
+    first, second, third = engine.step(), engine.step(), engine.step()
+
+    assert told(first) == News([Stamps("a", 100.0, 101.0)], [Computed("a", 4, 101.0, 102.0)])
+    assert told(second) == News([], [Computed("a", 4, 102.0, 103.0)])
+    assert told(third) == News([], [Computed("a", 2, 103.0, 104.0)])
+    assert [output.request_id for output in third[0].outputs] == [CARRIER, "busy", "a"]
+
+
+def test_a_prompt_of_one_chunk_needs_no_stamps():
+    """vLLM tells them with the output of the same step; the chunk is told all the same."""
+    engine = Engine()
+    engine.add(Request("a", num_prompt_tokens=3))
+
+    assert told(engine.step()) == News([], [Computed("a", 3, 101.0, 102.0)])
+    assert engine.step()[0].outputs == [CoreOutput("a", [7])]
+    assert engine.kept() == 0
+
+
+def test_a_cached_prefix_is_no_chunk():
+    """Only computed tokens count, whatever the cache gave before."""
+    engine = Engine()
+    engine.add(Request("a", num_prompt_tokens=10, num_cached_tokens=8))
+
+    assert told(engine.step()).chunks == [Computed("a", 2, 101.0, 102.0)]
+
+
+def test_steps_ahead_are_no_chunks():
+    """An asynchronous scheduler decides a decode step before the prompt's outputs are there."""
+    engine = Engine()
+    engine.add(Request("a", num_prompt_tokens=4))
+    prefill = engine.scheduler.schedule()
+    engine.at += 1.0
+    decode = engine.scheduler.schedule()
+
+    assert told(engine.finish(prefill)).chunks == [Computed("a", 4, 101.0, 103.0)]
+    assert told(engine.finish(decode)) is None
+
+
+def test_a_step_that_fails_is_forgotten():
+    """A step whose outputs never come does not shift those of the next."""
+    engine = Engine().busy()
+    engine.add(Request("a", num_prompt_tokens=8))
+    engine.scheduler.schedule()
+    engine.at += 5.0
+
+    assert told(engine.step()).chunks == [Computed("a", 4, 106.0, 107.0)]
+
+
+def test_a_preempted_prompt_is_computed_again():
+    """What was computed twice is told twice."""
+    engine = Engine().busy()
+    request = Request("a", num_prompt_tokens=8)
+    engine.add(request)
+    engine.step()
+    request.num_computed_tokens = 0
+    steps = [engine.step(), engine.step()]
+
+    assert [told(step).chunks[0].start for step in steps] == [102.0, 103.0]
+
+
+def test_a_waiting_request_is_told_once_beside_the_outputs_of_others():
+    """Queued with no slot: its stamp comes with the next step, its schedule with a later one."""
+    engine = Engine(slots=1)
+    engine.add(Request("a", num_prompt_tokens=1))
+    engine.step()
+    engine.add(Request("b", num_prompt_tokens=8))
+
+    assert told(engine.step()).stamps == [Stamps("b", 102.0, 0.0)]
+    assert told(engine.step()) is None
+    engine.scheduler.slots = 2
+    assert told(engine.step()).stamps == [Stamps("b", 102.0, 105.0)]
+
+
+def test_news_waits_for_outputs_of_its_own_server():
+    """A message of its own would be one more engine step in vLLM's statistics."""
+    engine = Engine()
+    engine.add(Request("a", num_prompt_tokens=1), Request("b", 12, client_index=1))
+    quick = HOLD / 4
+
+    first, second = engine.step(quick), engine.step(quick)
+    assert first.keys() == second.keys() == {0}
+    third = engine.step(quick)
+    assert told(third, 1).stamps == [Stamps("b", 101.0, 102.0)]
+    assert [chunk.tokens for chunk in told(third, 1).chunks] == [4, 4, 4]
+
+
+def test_news_that_waited_long_enough_travels_alone():
+    """Where nothing but prompts is computed, their clients may leave before any output comes."""
+    engine = Engine()
+    engine.add(Request("a", num_prompt_tokens=1000))
+    early, late = engine.step(HOLD / 2), engine.step(HOLD)
+
+    assert early == {}
+    assert [output.request_id for output in late[0].outputs] == [CARRIER]
+    assert len(told(late).chunks) == 2
+
+
+def test_news_fills_a_message_without_outputs():
+    """vLLM may send its own statistics in a step that has no outputs."""
+    engine = Engine()
+    engine.add(Request("a", num_prompt_tokens=100))
+    engine.step()
+    decided = engine.scheduler.schedule()
+    engine.at += 1.0
+    outputs = {0: CoreOutputs([], engine.at)}
+    engine.teller.updated(decided, outputs)
+
+    assert [chunk.start for chunk in told(outputs).chunks] == [101.0, 102.0]
+
+
+@pytest.mark.parametrize("steps", [0, 1], ids=["queued", "in prefill"])
+def test_an_aborted_request_is_forgotten(steps):
+    """vLLM names it in the next schedule."""
+    engine = Engine()
+    engine.add(Request("a", num_prompt_tokens=100), Request("b", num_prompt_tokens=100))
+    for _ in range(steps):
+        engine.step()
+    engine.scheduler.abort("a")
+    engine.scheduler.abort("b")
+    engine.step()
+
+    assert engine.kept() <= steps  # a step of theirs whose outputs are still to come
+    engine.add(Request("c", num_prompt_tokens=1))
+    engine.step()
+    assert engine.kept() == 0
+
+
+def test_without_statistics_there_are_chunks_and_no_stamps():
+    """vLLM notes no events then; nothing is invented for them."""
+    engine = Engine(log_stats=False).busy()
+    engine.add(Request("a", num_prompt_tokens=8))
+
+    assert told(engine.step()) == News([], [Computed("a", 4, 101.0, 102.0)])
+    assert told(engine.step()).chunks == [Computed("a", 4, 102.0, 103.0)]
+
+
+def test_steps_in_flight_are_bounded():
+    """An engine whose outputs never come holds a bounded number of its steps."""
+    engine = Engine()
+    engine.add(Request("a", num_prompt_tokens=10_000))
+    for _ in range(200):
+        engine.scheduler.schedule()
+
+    assert len(engine.teller._steps) == 64
