@@ -67,6 +67,35 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}-port", type=_port, default=0, metavar="PORT", help="default: a free one")
 
 
+def _numbers(limit: int) -> Callable[[str], tuple[int, ...]]:
+    one = _up_to(limit)
+
+    def numbers(text: str) -> tuple[int, ...]:
+        return tuple(one(part) for part in text.split(","))
+
+    return numbers
+
+
+def _roofline_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a model's directory, a config.json, or a public name")
+    add(
+        "--device",
+        required=True,
+        help="such as 'H100 SXM', 'A100 SXM 80GB', L4; TFLOP/s:TB/s for another, such as "
+        "312:2.039; cpu measures this machine's processor",
+    )
+    add("--tensor-parallel", type=_up_to(4096), default=1, metavar="N", help="devices that share")
+    add("--pipeline-parallel", type=_up_to(4096), default=1, metavar="N", help="stages in a row")
+    add("--weights", metavar="TYPE", help="bfloat16, fp8, int8, int4…; default: as configured")
+    add("--cache", metavar="TYPE", help="the cache's type, such as fp8; default: the model's")
+    add("--context", type=_up_to(10**7), default=1024, metavar="N", help="cached tokens a request")
+    add("--prompts", type=_numbers(10**7), metavar="N,N", help="prompt lengths of the table")
+    add("--batches", type=_numbers(10**5), metavar="N,N", help="decode batches of the table")
+    add("--svg", type=Path, metavar="FILE", help="write the plot as SVG")
+    add("--json", action="store_true", help="print machine-readable results")
+
+
 COMMANDS: Final = (
     Command(
         "demo",
@@ -76,6 +105,13 @@ COMMANDS: Final = (
         "demo",
         "demo",
         ("fastapi", "httpx", "uvicorn"),
+    ),
+    Command(
+        "roofline",
+        "what a model can at best do on a device: floors of prefill and decode",
+        _roofline_arguments,
+        "llm_trace.commands.roofline",
+        "roofline",
     ),
 )
 
