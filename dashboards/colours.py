@@ -17,6 +17,7 @@ PHASES: Final[Mapping[str, str]] = {
     s.MODEL_LOAD: "#8F3BB8",
     s.PREPARE: "#6ED0E0",
     s.GENERATION: "#B877D9",
+    s.NETWORK: "#B0B5D1",
     s.QUEUE_WAIT: "#E02F44",
     s.PREFILL: "#FF9830",
     s.ENGINE: "#C4A000",

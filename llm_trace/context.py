@@ -40,6 +40,8 @@ class _Place(NamedTuple):
     interval: Interval
 
 
+_call: ContextVar[EngineCall | None] = ContextVar("llm_trace_call", default=None)
+
 _place: ContextVar[_Place | None] = ContextVar("llm_trace_place", default=None)
 
 
@@ -64,6 +66,11 @@ def _parent(timeline: Timeline) -> int:
     return place.interval.span_id if place and place.timeline is timeline else 0
 
 
+def place() -> int:
+    """The span id of the phase that we are in; 0 outside of any."""
+    return _parent(current())
+
+
 def admitted() -> None:
     """Say that the app accepted the request: auth, limits and validation are done."""
     current().admit()
@@ -76,8 +83,7 @@ def annotate(**attributes: object) -> None:
 
 def headers() -> dict[str, str]:
     """Headers to send to an upstream, so that its spans become children of where we are now."""
-    timeline = current()
-    return timeline.headers(_parent(timeline))
+    return current().headers(place())
 
 
 def engine_call(operation: str, model: str, **attributes: object) -> EngineCall:
@@ -89,9 +95,36 @@ def engine_call(operation: str, model: str, **attributes: object) -> EngineCall:
         **attributes: More attributes for the call's span.
     """
     timeline = current()
-    call = EngineCall(timeline, operation, model, attributes=attributes)
-    call.parent_span_id = _parent(timeline)
+    call = _OpenCall(timeline, operation, model, attributes=attributes)
+    call.parent_span_id = place()
     return call
+
+
+class _OpenCall(EngineCall):
+    """A call that the app opens by hand: what is sent to an engine inside of it is that call."""
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> Self:
+        self._token = _call.set(self)
+        super().__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end(error)
+        _reset(self._token)
+
+
+def open_call() -> EngineCall | None:
+    """The call that the app has opened around where we are, if it is one of this request."""
+    call = _call.get()
+    open_here = call is not None and not call.returned and call.timeline is current()
+    return call if open_here else None
 
 
 def bind(function: Callable[P, R]) -> Callable[P, R]:

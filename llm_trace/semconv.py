@@ -19,6 +19,8 @@ RETRIEVAL: Final = "retrieval"
 MODEL_LOAD: Final = "model_load"
 PREPARE: Final = "prepare"
 GENERATION: Final = "generation"
+NETWORK: Final = "network"
+"""The way to an engine behind a wire and back, where the engine accounts for its own time."""
 QUEUE_WAIT: Final = "queue_wait"
 PREFILL: Final = "prefill"
 ENGINE: Final = "engine"
@@ -35,6 +37,7 @@ PHASES: Final = (
     MODEL_LOAD,
     PREPARE,
     GENERATION,
+    NETWORK,
     QUEUE_WAIT,
     PREFILL,
     ENGINE,

@@ -117,6 +117,23 @@ class Settings:
         _boolean,
         "Make spans of inner instrumentation children of ours by the request's headers.",
     )
+    upstream: bool = _setting(
+        True,
+        _boolean,
+        "Trace the app's own calls of engines over HTTP, made with httpx, openai or aiohttp.",
+    )
+    upstream_urls: tuple[str, ...] = _setting(
+        (),
+        _names,
+        "URL patterns (`*` allowed; `/…` means a path) that are calls of engines. Empty: the "
+        "well-known generation routes of any host.",
+    )
+    ledger_in_band: bool = _setting(
+        True,
+        _boolean,
+        "Tell a caller that asks for it, by `x-llm-trace-ledger: 1`, this server's phases; and "
+        "ask the engines that the app calls for theirs.",
+    )
     latency_attributes: bool = _setting(
         True, _boolean, "Put the `gen_ai.latency.*` keys of vLLM and SGLang on the root span."
     )
@@ -145,7 +162,7 @@ class Settings:
         for name in _RULES:
             value = getattr(self, name)
             _check(f"setting {name}={value!r}", name, value)
-        for name in ("served_models", "phases", "quiet_paths"):
+        for name in ("served_models", "phases", "quiet_paths", "upstream_urls"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "routes", dict(self.routes))
 
@@ -177,6 +194,13 @@ def _is_text(value: object) -> bool:
 
 def _is_names(value: object) -> bool:
     return isinstance(value, tuple | list) and all(map(_is_text, value))
+
+
+def _is_patterns(value: object) -> bool:
+    return _is_names(value) and all(
+        pattern.startswith(("/", "*")) or "://" in pattern
+        for pattern in value  # type: ignore[attr-defined]
+    )
 
 
 def _is_integer(value: object, least: int) -> bool:
@@ -212,6 +236,12 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         "begin the path with / or leave it empty",
     ),
     "rewrite_traceparent": (_is_boolean, "use true or false"),
+    "upstream": (_is_boolean, "use true or false"),
+    "upstream_urls": (
+        _is_patterns,
+        "each pattern begins with / for a path, or with a scheme, such as http://vllm:8000/*",
+    ),
+    "ledger_in_band": (_is_boolean, "use true or false"),
     "latency_attributes": (_is_boolean, "use true or false"),
     "max_attribute_bytes": (lambda v: _is_integer(v, 1), "use a whole number above 0"),
     "max_body_bytes": (lambda v: _is_integer(v, 0), "use a whole number of bytes, 0 or more"),

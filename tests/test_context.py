@@ -566,6 +566,27 @@ def test_an_engine_call_hangs_on_the_phase_around_it(clock, request_):
     assert [call] == request_.timeline.calls
 
 
+def test_a_call_is_open_where_the_app_opened_it(request_):
+    """Inside of it and nowhere else: what is sent to an engine there is that call."""
+    assert context.open_call() is None
+
+    with context.engine_call("chat", "m") as outer:
+        assert context.open_call() is outer
+        with context.engine_call("chat", "m") as inner:
+            assert context.open_call() is inner
+        assert context.open_call() is outer
+        outer.end()
+        assert context.open_call() is None
+
+
+def test_a_call_of_another_request_is_not_open_here(request_):
+    """Work that inherits the context of one request and serves another opens its own."""
+    with context.engine_call("chat", "m"):
+        token = context.enter(Timeline())
+        assert context.open_call() is None
+        context.leave(token)
+
+
 def test_an_exception_in_an_engine_call_goes_on_unchanged(request_):
     """The call notes the class of the error and lets it pass."""
     error = ConnectionError("secret")

@@ -61,6 +61,7 @@ class LedgerMiddleware:
     def _begin(self, scope: Scope, receive: Receive, send: Send) -> Exchange:
         timeline = Timeline(self._clock, scope["headers"], self._dispatch.tracer)
         timeline.state = scope.get("state") or {}
+        timeline.settings = self._settings
         timeline.identity = self._identity(scope)
         exchange = Exchange(
             scope,

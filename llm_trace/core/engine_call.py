@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from llm_trace import semconv as s
 from llm_trace.core import faults
 from llm_trace.core.clock import Clock
+from llm_trace.core.inside import Inside
 from llm_trace.core.ledger import stamp
 from llm_trace.core.outcome import error_type, is_cancel
 from llm_trace.core.record import CallRecord, PrefillChunk
@@ -52,9 +53,11 @@ class EngineCall:
         "cold",
         "error_type",
         "finish_reason",
+        "first_byte",
         "first_token",
         "generated",
         "handed_off",
+        "inside",
         "last_token",
         "model",
         "operation",
@@ -66,6 +69,7 @@ class EngineCall:
         "requeued_ns",
         "returned",
         "scheduled",
+        "sent",
         "source",
         "span_id",
         "timeline",
@@ -94,6 +98,10 @@ class EngineCall:
         """Output tokens that the engine's ticks brought, where it has ticks."""
         self.prefill_chunks: int | None = None
         self.chunks: tuple[PrefillChunk, ...] = ()
+        self.sent = self.first_byte = 0
+        """Behind a wire: when the last attempt was sent, and when its first byte was here."""
+        self.inside: Inside | None = None
+        """Behind a wire: what the engine said of its own time."""
         self.cold = False
         self.tokens = Usage()
         self.error_type: str | None = None
@@ -209,6 +217,9 @@ class EngineCall:
             finish_reason=self.finish_reason,
             prefill_chunks=self.prefill_chunks,
             chunks=self.chunks,
+            sent=self.sent,
+            first_byte=self.first_byte,
+            inside=self.inside,
         )
 
     def _queued(self, at: int) -> None:

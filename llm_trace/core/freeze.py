@@ -10,6 +10,7 @@ from llm_trace import semconv as s
 from llm_trace.core import faults
 from llm_trace.core import ledger as m
 from llm_trace.core.engine_call import EngineCall
+from llm_trace.core.inside import place
 from llm_trace.core.interval import Interval
 from llm_trace.core.ledger import Claim
 from llm_trace.core.outcome import Ending, Outcome, decide
@@ -60,7 +61,7 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
     shown = first_visible(visible)
     tiling = m.tile(
         _moments(timeline, visible, shown, outcome, finished),
-        _claims(timeline.intervals, earlier, finished),
+        _claims(timeline.intervals, earlier, shown, finished),
         streamed=streamed,
         ended_early=outcome != "ok",
     )
@@ -178,14 +179,26 @@ def _admitted(timeline: Timeline, outcome: Outcome) -> int:
 
 
 def _claims(
-    intervals: Sequence[Interval], earlier: Sequence[EngineCall], finished: int
+    intervals: Sequence[Interval],
+    earlier: Sequence[EngineCall],
+    shown: EngineCall | None,
+    finished: int,
 ) -> list[Claim]:
-    """The app's own intervals come first: past the bound it is earlier calls that go unweighed."""
-    claims = [Claim(i.phase, i.start, i.end or finished) for i in intervals]
+    """What is weighed first comes first: past the bound it is earlier calls that go unweighed."""
+    claims = _inside(shown, finished)
+    claims += [Claim(i.phase, i.start, i.end or finished) for i in intervals]
     claims += [Claim(s.GENERATION, c.handed_off, c.returned) for c in earlier if c.handed_off]
     for _ in claims[m.MAX_CLAIMS :]:
         faults.drop("claims")
     return claims
+
+
+def _inside(shown: EngineCall | None, finished: int) -> list[Claim]:
+    """The phases of an engine behind a wire, where it told them."""
+    if shown is None or shown.inside is None:
+        return []
+    end = shown.first_token or shown.first_byte
+    return place(shown.inside, shown.sent, end, shown.returned or finished)
 
 
 def _close(interval: Interval, finished: int) -> IntervalRecord:

@@ -118,10 +118,14 @@ OPEN_PLAIN: Final[Mapping[str, str]] = {**OPEN, FIRST_TOKEN_ENGINE: s.DECODE}
 _BEFORE_ENGINE: Final = frozenset({s.ADMISSION, s.PREPARE, s.UNATTRIBUTED})
 _UNTIL_TOKEN: Final = _BEFORE_ENGINE | {s.QUEUE_WAIT, s.PREFILL, s.ENGINE}
 
+_OF_THE_ENGINE: Final = (s.NETWORK, s.QUEUE_WAIT, s.PREFILL, s.DECODE, s.FIRST_TOKEN)
+"""What an engine behind a wire may say of a stretch that is all `engine` to us; see `inside`."""
+
 CLAIMS: Final[Mapping[str, tuple[int, frozenset[str]]]] = {
     s.MODEL_LOAD: (3, _UNTIL_TOKEN),
     s.GENERATION: (2, _BEFORE_ENGINE),
     s.RETRIEVAL: (1, _BEFORE_ENGINE),
+    **dict.fromkeys(_OF_THE_ENGINE, (4, frozenset({s.ENGINE}))),
 }
 """By interval phase: how specific it is, and the phases that it may take time from."""
 

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from llm_trace import semconv as s
 from llm_trace.core.identity import TraceIdentity
+from llm_trace.core.inside import Inside
 from llm_trace.core.ledger import Segment
 from llm_trace.core.outcome import Outcome
 from llm_trace.core.usage import Usage
@@ -65,6 +66,12 @@ class CallRecord(NamedTuple):
     """Steps in which the engine computed parts of the prompt; None where it does not say."""
     chunks: tuple[PrefillChunk, ...] = ()
     """The first of them, in order; a bounded number."""
+    sent: int = 0
+    """Behind a wire: when the last attempt was sent."""
+    first_byte: int = 0
+    """Behind a wire: when the first byte of its answer was here."""
+    inside: Inside | None = None
+    """Behind a wire: what the engine said of its own time."""
 
 
 class ChunkGaps(NamedTuple):

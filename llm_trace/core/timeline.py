@@ -19,6 +19,7 @@ from llm_trace.core.interval import Interval
 from llm_trace.core.ledger import MAX_CLAIMS
 from llm_trace.core.outcome import error_type, is_cancel
 from llm_trace.core.tracer import NO_TRACER, Tracer
+from llm_trace.settings import Settings
 
 MAX_CALLS: Final = 128
 MAX_ATTRIBUTES: Final = 64
@@ -55,6 +56,7 @@ class Timeline:
         "last_token_sent",
         "new_span_id",
         "received",
+        "settings",
         "state",
         "tracer",
         "wall_offset",
@@ -80,6 +82,8 @@ class Timeline:
         self.calls: list[EngineCall] = []
         self.state: Mapping[str, object] = {}
         """The scope's `state`, where servers leave facts for middlewares."""
+        self.settings: Settings | None = None
+        """Of the middleware that the request came through."""
         self.attributes: dict[str, object] = {}
         self.closed = False
 

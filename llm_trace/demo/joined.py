@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 APP: Final = "app"
 ENGINE: Final = "engine"
 BETWEEN: Final = "between"
-NETWORK: Final = "network"
+NETWORK: Final = semconv.NETWORK
 
 _APP_BEFORE: Final = (
     semconv.ADMISSION,

@@ -25,6 +25,7 @@ from llm_trace.observers.values import Value, clean_all
 SOURCES: Final[Mapping[str, str]] = {
     s.ADMISSION: "asgi",
     s.PREPARE: "app",
+    s.NETWORK: "upstream",
     s.QUEUE_WAIT: "engine",
     s.PREFILL: "engine",
     s.FIRST_TOKEN: "asgi",
@@ -33,7 +34,7 @@ SOURCES: Final[Mapping[str, str]] = {
 """The phases that become spans of their own, and who stamped them; the rest are attributes, or
 the spans of intervals and calls."""
 
-_OF_THE_CALL: Final = frozenset({s.QUEUE_WAIT, s.PREFILL})
+_OF_THE_CALL: Final = frozenset({s.NETWORK, s.QUEUE_WAIT, s.PREFILL})
 
 _ALIASES: Final[Mapping[str, str]] = {
     "data_source": s.DATA_SOURCE_ID,
@@ -102,6 +103,8 @@ class SpanObserver:
             attributes.update((key, value) for key, value in facts if value is not None)
         if phase == s.DECODE and not record.streamed:
             attributes[s.PHASE_SOURCE] = "engine"
+        if call is not None and call.inside and attributes[s.PHASE_SOURCE] == "engine":
+            attributes[s.PHASE_SOURCE] = "upstream"  # told by the engine, placed by us
         parent = call.span_id if call is not None and phase in _OF_THE_CALL else 0
         return family.child(phase, random_span_id(), parent, segment.start, segment.end, attributes)
 

@@ -9,6 +9,8 @@ from opentelemetry.trace import TraceState
 from span_recorder import MS, SpanRecorder, number_ids
 
 import llm_trace
+from llm_trace import semconv as s
+from llm_trace.core.inside import Inside
 from llm_trace.testing import (
     RECEIVE,
     FakeClock,
@@ -797,3 +799,24 @@ def test_without_an_identity_there_are_no_spans(clock):
     asyncio.run(drive(scripted(clock, STREAM, END), sink.observer(), clock=clock))
 
     assert sink.spans == []
+
+
+def test_an_engine_behind_a_wire_that_told_its_phases(trace):
+    """Network, queue and prefill are children of the call, and their source is `upstream`."""
+    rag = Rag()
+
+    def told():
+        """The last attempt was sent at the hand-off, and the engine's account came."""
+        call = rag.open[-1]
+        call.source, call.sent = "upstream", call.handed_off
+        call.inside = Inside({s.QUEUE_WAIT: 30 * MS, s.PREFILL: 10 * MS, s.PREPARE: 5 * MS})
+
+    steps = (3 * MS, rag.call(), 50 * MS, rag.mark("first_token"), told, STREAM, MS, chunk("a"))
+    spans = trace(*steps, rag.leave, DONE, END)
+    by_name = {span["name"]: span for span in spans}
+
+    parts = [by_name[name] for name in ("network", "queue_wait", "prefill")]
+    assert ["CLIENT"] == [span["kind"] for span in spans if span["name"] == parts[0]["parent"]][:1]
+    assert [(5, "upstream"), (30, "upstream"), (10, "upstream")] == [
+        (span["to"] - span["from"], span["attributes"][s.PHASE_SOURCE]) for span in parts
+    ]

@@ -48,7 +48,10 @@ def test_amtool_takes_the_configuration(amtool):
             (phase, "engine")
             for phase in ("queue_wait", "prefill", "engine", "model_load", "decode")
         ),
-        *((phase, "app") for phase in ("admission", "retrieval", "prepare", "first_token")),
+        *(
+            (phase, "app")
+            for phase in ("admission", "retrieval", "prepare", "network", "first_token")
+        ),
         *((phase, "nobody") for phase in ("unattributed", "")),
     ],
 )
