@@ -1,7 +1,8 @@
 """The token detector: sans-I/O, fed with body bytes, tells generated content from the rest.
 
 `detector` is the door. Behind it `framing` cuts bytes into events, `shape` recognises the usual
-event without decoding it, `memory` what earlier streams said alike, `dialect` reads the others, and `facts` keeps what a stream said.
+event without decoding it, `memory` what earlier streams said alike, `dialect` reads the others, and
+`facts` keeps what a stream said.
 """
 
 from __future__ import annotations

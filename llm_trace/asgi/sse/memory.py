@@ -91,9 +91,7 @@ class Memory:
                     return Shape(event[:head], after, b"", bits)
         return None
 
-    def learn(
-        self, event: bytes, shape: Shape | None, bits: int, reasons: tuple[str, ...]
-    ) -> None:
+    def learn(self, event: bytes, shape: Shape | None, bits: int, reasons: tuple[str, ...]) -> None:
         """Remember an event that was read in full: the form of a token, or all of another's rest.
 
         Args:

@@ -85,7 +85,7 @@ def test_facts_are_those_of_the_stream_itself():
 @pytest.mark.parametrize(
     "event",
     [
-        sse(chat({"role": "assistant"}, **{"x": {"id": "chatcmpl-1"}})),
+        sse(chat({"role": "assistant"}, x={"id": "chatcmpl-1"})),
         sse(chat({"tool_calls": [{"index": 0, "id": "call_1"}]})),
         sse(chat({"role": "assistant"}, error={"type": "overloaded"})),
         sse({**chat(), "choices": [], "usage": COUNTS, "x": 1}),
