@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from llm_trace._version import __version__
+from llm_trace.bench.arguments import add_arguments as _bench_arguments
 from llm_trace.errors import LlmTraceError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -112,6 +113,15 @@ COMMANDS: Final = (
         _roofline_arguments,
         "llm_trace.commands.roofline",
         "roofline",
+    ),
+    Command(
+        "bench",
+        "how long a server's first token takes, by prompt length, new prefix and cached",
+        _bench_arguments,
+        "llm_trace.bench.command",
+        "bench",
+        "bench",
+        ("httpx",),
     ),
 )
 

@@ -97,6 +97,7 @@ START_STATE: Final = "llm_trace.start_state"
 TTFT: Final = "llm_trace.ttft"
 TTFT_PHASE_PREFIX: Final = "llm_trace.ttft."
 TTFT_BAND: Final = "llm_trace.ttft_band"
+EXPECTED_TTFT: Final = "llm_trace.expected_ttft"
 UNATTRIBUTED_SECONDS: Final = "llm_trace.unattributed"
 ENGINE_TIER: Final = "llm_trace.engine.tier"
 ENGINE_REQUEST_ID: Final = "llm_trace.engine.request_id"
@@ -217,6 +218,16 @@ TTFT_OR_END: Final = Metric(
     "Time to first token, or the whole wait of a streamed request that ended without one.",
     WAIT_BUCKETS,
 )
+EXPECTED_TIME_TO_FIRST_TOKEN: Final = Metric(
+    "llm_trace.expected_time_to_first_token",
+    "llm_trace_expected_time_to_first_token_seconds",
+    "s",
+    "histogram",
+    (*REQUEST_LABELS, START_STATE),
+    "Time to first token that a benchmark of this server measured for a prompt of this length, as "
+    "much of it cached; only with the setting `benchmark`.",
+    WAIT_BUCKETS,
+)
 TIME_TO_FIRST_ANSWER: Final = Metric(
     "llm_trace.time_to_first_answer",
     "llm_trace_time_to_first_answer_seconds",
@@ -316,6 +327,7 @@ METRICS: Final = (
     TTFT_PHASE,
     TTFT_REQUESTS,
     TTFT_OR_END,
+    EXPECTED_TIME_TO_FIRST_TOKEN,
     TIME_TO_FIRST_ANSWER,
     TIME_PER_OUTPUT_CHUNK,
     REQUESTS,

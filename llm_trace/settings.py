@@ -158,6 +158,13 @@ class Settings:
         None, str, "`grpc` or `http/protobuf`; None: the `OTEL_EXPORTER_OTLP_*` variables."
     )
 
+    benchmark: str | None = _setting(
+        None,
+        str,
+        "File that `llm-trace bench --json` wrote: each request then carries the time to first "
+        "token to be expected of its length. None: no expectation.",
+    )
+
     def __post_init__(self) -> None:
         for name in _RULES:
             value = getattr(self, name)
@@ -258,6 +265,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         lambda v: v is None or (isinstance(v, str) and v in {"grpc", "http/protobuf"}),
         "use grpc or http/protobuf",
     ),
+    "benchmark": (lambda v: v is None or _is_text(v), "name a file, such as bench.json"),
 }
 """For each setting, what its value must be and the advice where it is not."""
 

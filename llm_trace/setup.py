@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from llm_trace.asgi.types import ASGIApp
+    from llm_trace.core.record import RequestRecord
     from llm_trace.observers.sink import SpanSink
 
 App = TypeVar("App", bound="Starlette")
-
-MAX_WRAPPERS: Final = 4
 
 _MARK: Final = "_llm_trace_instrumented"
 
@@ -55,16 +54,35 @@ def _compose(settings: Settings) -> Dispatch:
     from llm_trace.observers.tracer import OtelTracer  # noqa: PLC0415
 
     accumulators = instruments()
+    expect = _expectation(settings.benchmark)
     find_sink, flush = _exports(settings, accumulators.collect)
     recorder = MetricsObserver(
-        accumulators, served_models=tuple(settings.served_models), phases=tuple(settings.phases)
+        accumulators,
+        served_models=tuple(settings.served_models),
+        phases=tuple(settings.phases),
+        expect=expect,
     )
     spans = SpanObserver(
-        find_sink, limit=settings.max_attribute_bytes, latency=settings.latency_attributes
+        find_sink,
+        limit=settings.max_attribute_bytes,
+        latency=settings.latency_attributes,
+        expect=expect,
     )
     dispatch = Dispatch(OtelTracer(find_sink), (spans, recorder), flush)
     accumulators.watch(dispatch)
     return dispatch
+
+
+def _expectation(benchmark: str | None) -> Callable[[RequestRecord], float | None] | None:
+    """What a benchmark lets us expect of a request; None without one."""
+    if benchmark is None:
+        return None
+    from llm_trace.core import expected  # noqa: PLC0415
+
+    try:
+        return expected.read(benchmark).of
+    except ValueError as fault:
+        raise SettingsError(f"setting benchmark={benchmark!r} cannot be used: {fault}.") from None
 
 
 def _exports(
@@ -74,10 +92,10 @@ def _exports(
     from llm_trace.observers.endpoint import resolve  # noqa: PLC0415
 
     given = {"endpoint": settings.otlp_endpoint, "protocol": settings.otlp_protocol}
-    apps_own = settings.otlp_endpoint is None and _global_sink() is not None
-    # Where the app has a provider of its own, spans belong there, whatever it exports to.
-    traces = None if apps_own else resolve("traces", os.environ, **given)
+    traces = resolve("traces", os.environ, **given)
     metrics = resolve("metrics", os.environ, **given)
+    if settings.otlp_endpoint is None and _global_sink() is not None:
+        traces = None  # the app has a provider of its own: spans belong there
     if metrics is not None and metrics.url in _exported_to:
         metrics = None
     if traces is None and metrics is None:
@@ -111,16 +129,7 @@ def _global_sink() -> SpanSink | None:
         return None
     from opentelemetry.trace import get_tracer_provider  # noqa: PLC0415
 
-    return _sink_of(_unwrapped(get_tracer_provider()))
-
-
-def _unwrapped(provider: Any) -> object:
-    """The SDK's provider inside another's, as Logfire has it: that one is set anew now and then."""
-    for _ in range(MAX_WRAPPERS):
-        if hasattr(provider, "sampler") or not hasattr(provider, "provider"):
-            break
-        provider = provider.provider
-    return provider
+    return _sink_of(get_tracer_provider())
 
 
 class TraceMiddleware(LedgerMiddleware):
@@ -191,12 +200,11 @@ def instrument(app: App, **settings: Any) -> App:
 
 def _wrap(app: Starlette, settings: Settings) -> None:
     """Put the middleware around the whole stack, whenever it is or was built."""
-    from llm_trace.asgi.stack import traced  # noqa: PLC0415 - Starlette, only where it is there
-
-    def trace(inner: ASGIApp) -> ASGIApp:
-        return TraceMiddleware(inner, settings)
-
     if app.middleware_stack is not None:
-        app.middleware_stack = traced(app.middleware_stack, trace)
+        app.middleware_stack = TraceMiddleware(app.middleware_stack, settings)
     build = app.build_middleware_stack
-    app.build_middleware_stack = lambda: traced(build(), trace)  # type: ignore[method-assign]
+
+    def build_traced() -> ASGIApp:
+        return TraceMiddleware(build(), settings)
+
+    app.build_middleware_stack = build_traced  # type: ignore[method-assign]

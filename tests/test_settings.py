@@ -26,6 +26,7 @@ GOOD = {
     "shutdown_timeout": ("2", 2.0),
     "otlp_endpoint": ("http://collector:4318", "http://collector:4318"),
     "otlp_protocol": ("grpc", "grpc"),
+    "benchmark": (" bench.json ", "bench.json"),
 }
 
 BAD = {
@@ -47,6 +48,7 @@ BAD = {
     "shutdown_timeout": [0, -1, "5", None, float("inf"), float("nan"), 3601],
     "otlp_endpoint": ["", " ", 5, b"http://x"],
     "otlp_protocol": ["http", "", 5, [], {}],
+    "benchmark": ["", " ", 5, True],
 }
 
 BAD_TEXT = {

@@ -1,6 +1,7 @@
 """The composition root: one line makes an app traced, and never half of it."""
 
 import asyncio
+import json
 import logging
 
 import pytest
@@ -22,7 +23,15 @@ from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.errors import SettingsError
 from llm_trace.observers import providers
 from llm_trace.settings import Settings
-from llm_trace.testing import Server, http_scope
+from llm_trace.testing import (
+    FakeClock,
+    Server,
+    http_scope,
+    response_body,
+    response_start,
+    scripted,
+    sse,
+)
 
 CHAT = "/v1/chat/completions"
 TOKENS = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\ndata: [DONE]\n\n'
@@ -470,3 +479,35 @@ def test_inside_fastapis_own_server_span_ours_is_internal(provider):
         assert ours.parent is None
     else:
         assert [ours.parent.span_id] == [x.context.span_id for x in servers]
+
+
+def test_a_benchmark_that_is_none_is_found_at_start(tmp_path):
+    """The message names the file and how to make one."""
+    path = tmp_path / "bench.json"
+    path.write_text("{}")
+
+    with pytest.raises(SettingsError, match=r"bench\.json' cannot be used: .*llm-trace bench"):
+        setup.compose(Settings(benchmark=str(path)))
+
+
+def test_a_benchmark_is_expected_of_each_request(tmp_path, provider):
+    """From the file to the root span."""
+    exporter = provider()
+    cells = [
+        {"concurrency": 1, "prompt_tokens": n, "prefix": "new", "ttft": {"median": n / 1000}}
+        | {"reuse": {"verdict": "confirmed", "share": 0.0}}
+        for n in (100, 200)
+    ]
+    path = tmp_path / "bench.json"
+    document = {"schema": "llm-trace.bench/1", "target": {"model": "m"}, "cells": cells}
+    path.write_text(json.dumps(document))
+    usage = {"prompt_tokens": 150, "prompt_tokens_details": {"cached_tokens": 0}}
+    answer = [sse({"choices": [{"delta": {"content": "a"}}]}), sse({"choices": [], "usage": usage})]
+    app = scripted(FakeClock(), response_start("text/event-stream"), *answer, response_body())
+    served = llm_trace.TraceMiddleware(app, Settings(benchmark=str(path)))
+    server = Server(b'{"model": "m", "stream": true}')
+
+    asyncio.run(served(http_scope(), server.receive, server.send))
+
+    (root,) = (x for x in exporter.get_finished_spans() if s.OUTCOME in x.attributes)
+    assert root.attributes[s.EXPECTED_TTFT] == pytest.approx(0.15)

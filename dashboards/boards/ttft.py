@@ -45,8 +45,17 @@ def _prompt_length() -> str:
     return q.ratio(_tokens(s.USAGE_INPUT), q.total(q.rate(q.shown(s.REQUESTS))))
 
 
-def _starts(part: str) -> str:
-    return q.total(q.rate(q.shown(s.TIME_TO_FIRST_TOKEN, part=part)), q.START_STATE)
+def _starts(part: str, metric: s.Metric = s.TIME_TO_FIRST_TOKEN) -> str:
+    return q.total(q.rate(q.shown(metric, part=part)), q.START_STATE)
+
+
+def _mean_start(metric: s.Metric) -> str:
+    return q.ratio(_starts("sum", metric), _starts("count", metric))
+
+
+def _live_where_expected() -> str:
+    expected = _starts("count", s.EXPECTED_TIME_TO_FIRST_TOKEN)
+    return f"{_mean_start(s.TIME_TO_FIRST_TOKEN)} and on ({q.START_STATE}) ({expected} > 0)"
 
 
 # --- the board --------------------------------------------------------------------------------
@@ -162,14 +171,29 @@ FOR_WHOM: Final = p.Row(
                 "{{" + q.MODEL + "}}",
                 exemplar=True,
             ),
+            width=8,
         ),
         p.lines(
             "Mean TTFT, cold, warm and cached",
             "The mean time to first token by what the engine had ready: nothing (cold), the model "
             "(warm), part of the prompt (partial) or most of it (cached).",
             p.SECONDS,
-            p.Query(q.ratio(_starts("sum"), _starts("count")), "{{" + q.START_STATE + "}}"),
+            p.Query(_mean_start(s.TIME_TO_FIRST_TOKEN), "{{" + q.START_STATE + "}}"),
+            width=8,
             colours=colours.START_STATES,
+        ),
+        p.lines(
+            "Mean TTFT, live and expected",
+            "The mean time to first token over what a benchmark of this server measured for "
+            "prompts of these lengths, as much of them cached. Needs the setting `benchmark`; a "
+            "gap between the two is load, or an engine that became slower.",
+            p.SECONDS,
+            p.Query(_live_where_expected(), "live, {{" + q.START_STATE + "}}"),
+            p.Query(
+                _mean_start(s.EXPECTED_TIME_TO_FIRST_TOKEN),
+                "expected, {{" + q.START_STATE + "}}",
+            ),
+            width=8,
         ),
         p.stack(
             "First tokens, cold, warm and cached",

@@ -43,6 +43,9 @@ _ALIASES: Final[Mapping[str, str]] = {
 }
 
 
+Expect = Callable[[RequestRecord], float | None]
+
+
 class SpanObserver:
     """Makes the spans of a sampled request and hands them to a sink.
 
@@ -50,14 +53,21 @@ class SpanObserver:
         find_sink: Where they go, once there is a provider.
         limit: Bound of a string attribute, in UTF-8 bytes.
         latency: Whether the root carries the `gen_ai.latency.*` keys.
+        expect: Seconds of TTFT that a benchmark lets us expect of a request, if there is one.
     """
 
     def __init__(
-        self, find_sink: Callable[[], SpanSink | None], *, limit: int, latency: bool
+        self,
+        find_sink: Callable[[], SpanSink | None],
+        *,
+        limit: int,
+        latency: bool,
+        expect: Expect | None = None,
     ) -> None:
         self._find_sink = find_sink
         self._limit = limit
         self._latency = latency
+        self._expect = expect
 
     def observe(self, record: RequestRecord) -> None:
         """Emit the spans of `record`, children first, as a live tracer would end them."""
@@ -83,6 +93,9 @@ class SpanObserver:
 
     def _root(self, family: _Family, record: RequestRecord) -> FinishedSpan:
         owns = family.identity.owns_server_span
+        attributes = root_attributes(record, limit=self._limit, latency=self._latency)
+        if self._expect is not None and (seconds := self._expect(record)) is not None:
+            attributes[s.EXPECTED_TTFT] = seconds
         return FinishedSpan(
             root_name(record),
             family.root,
@@ -90,7 +103,7 @@ class SpanObserver:
             SpanKind.SERVER if owns else SpanKind.INTERNAL,
             record.received + record.wall_offset,
             record.finished + record.wall_offset,
-            root_attributes(record, limit=self._limit, latency=self._latency),
+            attributes,
             failed=record.outcome in FAULTS,
         )
 

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 import llm_trace
 from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.core.dispatch import Dispatch
+from llm_trace.core.expected import Curve, Expected
 from llm_trace.core.tracer import NO_TRACER
 from llm_trace.observers.exposition import page
 from llm_trace.observers.metrics import instruments
@@ -32,6 +33,13 @@ from llm_trace.testing import (
 MS = 1_000_000
 BODY = b'{"model": "tiny", "stream": true, "messages": []}'
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+MEASURED = (50.0, 200.0)
+BENCHMARK = Expected(
+    "tiny", Curve(MEASURED, (0.07, 0.2)), Curve(MEASURED, (0.02, 0.03)), Curve(MEASURED, (0.9, 0.9))
+)
+"""What a benchmark of the engine measured."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +168,7 @@ class Served:
         self.tracer = tracer
         self.others = observers
         self.registry = CollectorRegistry()
-        self.observer = MetricsObserver(instruments(self.registry))
+        self.observer = MetricsObserver(instruments(self.registry), expect=BENCHMARK.of)
         self.clock = FakeClock()
 
     def serve(self, requests):

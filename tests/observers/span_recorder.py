@@ -47,9 +47,9 @@ class SpanRecorder:
         """A tracer over this sink."""
         return OtelTracer(lambda: self)
 
-    def observer(self, *, limit=1024, latency=False):
+    def observer(self, *, limit=1024, latency=False, expect=None):
         """An observer that makes spans for this sink."""
-        return SpanObserver(lambda: self, limit=limit, latency=latency)
+        return SpanObserver(lambda: self, limit=limit, latency=latency, expect=expect)
 
     def told(self):
         """Every span as a dict, times in ms; a parent is named, or `root`."""

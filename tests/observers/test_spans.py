@@ -47,12 +47,12 @@ def clock():
 def trace(clock, monkeypatch):
     """Serve one request and tell its spans."""
 
-    def trace(*steps, body=ASKED, scope=None, server=None, latency=False, **sink):
+    def trace(*steps, body=ASKED, scope=None, server=None, latency=False, expect=None, **sink):
         number_ids(monkeypatch)
         spans = SpanRecorder(**sink)
         run = drive(
             scripted(clock, *steps),
-            spans.observer(latency=latency),
+            spans.observer(latency=latency, expect=expect),
             body=body,
             scope=scope or http_scope(),
             server=server,
@@ -820,3 +820,11 @@ def test_an_engine_behind_a_wire_that_told_its_phases(trace):
     assert [(5, "upstream"), (30, "upstream"), (10, "upstream")] == [
         (span["to"] - span["from"], span["attributes"][s.PHASE_SOURCE]) for span in parts
     ]
+
+
+@pytest.mark.parametrize(("expected", "said"), [(0.25, {s.EXPECTED_TTFT: 0.25}), (None, {})])
+def test_a_root_says_what_a_benchmark_expects_of_it(trace, expected, said):
+    """Where there is a benchmark, and it knows such a request."""
+    root = trace(STREAM, chunk("Hi"), DONE, END, expect=lambda _record: expected)[-1]
+
+    assert said == {k: v for k, v in root["attributes"].items() if k == s.EXPECTED_TTFT}

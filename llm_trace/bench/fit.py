@@ -1,0 +1,92 @@
+"""Prefill time per uncached token: a straight line through the samples, and how sure it is.
+
+Ordinary least squares of TTFT over computed prompt tokens. Long prompts scatter more than short
+ones, so the standard error is the one that does not assume equal spread (HC3: each residual is
+weighed by how much its own point pulls the line), and the interval is Student's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Final, NamedTuple
+
+from llm_trace import student
+from llm_trace.bench.stats import CONFIDENCE
+
+LEAST: Final = 6
+"""Samples under which no line is drawn."""
+
+Point = tuple[float, float]
+"""Computed prompt tokens and seconds of TTFT."""
+
+
+class Fit(NamedTuple):
+    """TTFT is about `start + slope × tokens`, over the tokens that were measured."""
+
+    slope: float
+    """Seconds per uncached token."""
+    low: float
+    high: float
+    """The slope's interval of `CONFIDENCE`."""
+    start: float
+    """Seconds that no token accounts for."""
+    samples: int
+    least_tokens: float
+    most_tokens: float
+    explained: float
+    """R squared: the share of the spread that the line accounts for."""
+    bend: float
+    """The largest distance of one length's mean from the line, as a share of that mean."""
+
+
+def fit(groups: Sequence[Sequence[Point]]) -> Fit | None:
+    """Fit the line; None where two lengths or enough samples are missing.
+
+    Args:
+        groups: The points of each prompt length.
+    """
+    points = [point for group in groups for point in group]
+    tokens = [x for x, _ in points]
+    if len(points) < LEAST or len(set(tokens)) < 2:  # noqa: PLR2004 - a line needs two
+        return None
+    middle, level = fmean(tokens), fmean(y for _, y in points)
+    spread = sum((x - middle) ** 2 for x in tokens)
+    slope = sum((x - middle) * (y - level) for x, y in points) / spread
+    start = level - slope * middle
+    error = _robust_error(points, middle, spread, slope, start)
+    reach = error * student.quantile(CONFIDENCE, len(points) - 2)
+    return Fit(
+        slope,
+        slope - reach,
+        slope + reach,
+        start,
+        len(points),
+        min(tokens),
+        max(tokens),
+        _explained(points, level, slope, start),
+        _bend(groups, slope, start),
+    )
+
+
+def _robust_error(
+    points: Sequence[Point], middle: float, spread: float, slope: float, start: float
+) -> float:
+    total = 0.0
+    for x, y in points:
+        pull = 1 / len(points) + (x - middle) ** 2 / spread
+        rest = (y - start - slope * x) / max(1 - pull, 1e-9)  # a point that is the line has no rest
+        total += ((x - middle) * rest) ** 2
+    return math.sqrt(total) / spread
+
+
+def _explained(points: Sequence[Point], level: float, slope: float, start: float) -> float:
+    whole = sum((y - level) ** 2 for _, y in points)
+    rest = sum((y - start - slope * x) ** 2 for x, y in points)
+    return 1 - rest / whole if whole else 0.0
+
+
+def _bend(groups: Sequence[Sequence[Point]], slope: float, start: float) -> float:
+    means = [(fmean(x for x, _ in group), fmean(y for _, y in group)) for group in groups if group]
+    return max(abs(y - start - slope * x) / y for x, y in means if y > 0)

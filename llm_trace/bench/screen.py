@@ -1,0 +1,165 @@
+"""A run as a person reads it, within eighty columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from llm_trace.bench.fit import Fit
+from llm_trace.bench.gates import Check
+from llm_trace.bench.results import CellResult, Results
+from llm_trace.bench.stats import Stats
+from llm_trace.bench.target import Target
+from llm_trace.console import WIDTH, Style
+
+_HEAD: Final = (
+    f"{'prompt':>7} {'prefix':<7}{'median':>8}{'interval':>15}{'p95':>8}"
+    f"{'token':>8}{'tokens/s':>10}{'reuse':>13}"
+)
+_STARTS: Final = {
+    "cold": "the server had served nothing before: a cold start",
+    "loaded": "the server had worked before, so this is no cold start",
+    "unknown": "the server does not tell whether it was cold",
+}
+_RULERS: Final = {
+    "exact": "Prompt lengths are exact, by the server's own tokenizer.",
+    "calibrated": "Prompt lengths are calibrated from the server's usage.",
+    "estimated": "Prompt lengths are ESTIMATED: the server counts no tokens.",
+}
+
+
+def render(
+    results: Results, target: Target, checks: Sequence[Check], style: Style
+) -> Iterator[str]:
+    """Yield the whole report, line by line."""
+    plan = results.plan
+    yield from _wrapped(f"{target.model} at {target.url}")
+    yield f"{plan.requests} requests a cell, {plan.max_tokens} tokens out of each"
+    yield from _wrapped(_RULERS[results.ruler])
+    if results.stopped:
+        yield style(f"NOT COMPLETE: {results.stopped}.", "red", "bold")
+    yield from _first(results)
+    for concurrency, cells in groupby(results.cells, key=lambda one: one.cell.concurrency):
+        yield from _table(concurrency, list(cells), style)
+    yield from _faults(results, style)
+    yield from _phases(results, style)
+    if results.prefill is not None:
+        yield from ("", style("prefill", "bold"), *_wrapped(prefill_text(results.prefill)))
+    yield from _checks(checks, style)
+
+
+def _first(results: Results) -> Iterator[str]:
+    first = results.first
+    if first is None:
+        return
+    took = "no token" if first.ttft is None else f"{milliseconds(first.ttft)} ms"
+    yield from ("", *_wrapped(f"first request  {took}: {_STARTS[results.start_state]}"))
+
+
+def _table(concurrency: int, cells: Sequence[CellResult], style: Style) -> Iterator[str]:
+    yield ""
+    yield style(f"{concurrency} at once: time to first token, ms", "bold")
+    yield style(_HEAD, "dim")
+    for one in cells:
+        line = _row(one)
+        yield style(line, "yellow") if one.reuse.verdict == "refuted" else line
+
+
+def _row(one: CellResult) -> str:
+    ttft = one.ttft
+    share = "" if one.reuse.share is None else f" {one.reuse.share:.0%}"
+    cells = (
+        f"{one.cell.length:>7} {one.cell.prefix:<7}",
+        f"{_ms(ttft, 'median'):>8}{_interval(ttft):>15}{_ms(ttft, 'p95'):>8}",
+        f"{_ms(one.tpot, 'median'):>8}{_plain(one.rates.output_tokens):>10}",
+        f"{_SHORT[one.reuse.verdict] + share:>13}",
+    )
+    return "".join(cells)
+
+
+_SHORT: Final = {"confirmed": "yes", "refuted": "REFUTED", "unconfirmed": "unconfirmed"}
+
+
+def _faults(results: Results, style: Style) -> Iterator[str]:
+    for one in results.cells:
+        if one.failed or one.cancelled:
+            why = ", ".join(f"{number} {reason}" for reason, number in one.reasons.items())
+            text = f"{place(one)}: {one.failed} failed, {one.cancelled} cancelled ({why})"
+            yield from (style(line, "red") for line in _wrapped(text))
+    notes = {one.reuse.note for one in results.cells if one.reuse.note}
+    yield from (line for note in sorted(notes) for line in _wrapped(f"unconfirmed: {note}"))
+    for one in results.cells:
+        if one.good is not None:
+            per_second = f"{one.rates.goodput:.2f} requests/s"
+            yield f"{place(one)}: {one.good:.0%} within the objectives, {per_second}"
+
+
+def _phases(results: Results, style: Style) -> Iterator[str]:
+    known = [one for one in results.cells if one.phases is not None]
+    if not known:
+        return
+    sources = ", ".join(dict.fromkeys(one.phases.source for one in known if one.phases))
+    yield from ("", style(f"where it went, mean ms, by {sources}", "bold"))
+    for one in known:
+        parts = one.phases.mean if one.phases else {}
+        text = "  ".join(f"{name} {milliseconds(took)}" for name, took in parts.items() if took)
+        yield from textwrap.wrap(f"{place(one)}: {text}", WIDTH, subsequent_indent="    ")
+
+
+def _checks(checks: Sequence[Check], style: Style) -> Iterator[str]:
+    if checks:
+        yield ""
+    for check in checks:
+        value = "nothing was measured" if check.value is None else f"worst {check.value:.4g}"
+        word = style("FAILED", "red", "bold") if check.failed else style("passed", "green")
+        yield f"{word}  {check.rule}  ({value})"
+
+
+def place(one: CellResult) -> str:
+    """Name a cell in a few words."""
+    cell = one.cell
+    return f"{cell.length} {cell.prefix}, {cell.concurrency} at once"
+
+
+def prefill_text(fit: Fit) -> str:
+    """Say what the line is, in sentences."""
+    text = (
+        f"{fit.slope * 1e6:.2f} us per uncached token (95 %: {fit.low * 1e6:.2f} to "
+        f"{fit.high * 1e6:.2f}) after {milliseconds(fit.start)} ms, from {fit.samples} requests of "
+        f"{fit.least_tokens:.0f} to {fit.most_tokens:.0f} tokens; R squared {fit.explained:.3f}."
+    )
+    if fit.low <= 0:
+        return f"{text} The interval holds 0: these lengths do not show what a token costs."
+    if fit.bend > _BENT:
+        return f"{text} One length is {fit.bend:.0%} off the line: it is not straight."
+    return text
+
+
+_BENT: Final = 0.15
+
+
+def milliseconds(seconds: float) -> str:
+    """Milliseconds, to a tenth where that says anything."""
+    value = seconds * 1e3
+    return f"{value:.0f}" if value >= 1000 else f"{value:.1f}"  # noqa: PLR2004 - four digits do
+
+
+def _ms(stats: Stats | None, name: str) -> str:
+    value = None if stats is None else getattr(stats, name)
+    return "-" if value is None else milliseconds(value)
+
+
+def _interval(stats: Stats | None) -> str:
+    if stats is None or stats.low is None:
+        return "-"
+    return f"{_ms(stats, 'low')}-{_ms(stats, 'high')}"
+
+
+def _plain(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, break_long_words=True)

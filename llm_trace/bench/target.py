@@ -1,0 +1,103 @@
+"""The server that is measured: its address, what it serves, and how it is asked."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from llm_trace.bench.errors import BenchError
+
+Api = Literal["chat", "completions"]
+
+PATHS: Final[Mapping[Api, str]] = {
+    "chat": "/v1/chat/completions",
+    "completions": "/v1/completions",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Everything that decides how a request looks."""
+
+    root: str
+    """Scheme, host, port and a path prefix, without `/v1`."""
+    api: Api
+    model: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """More of the body, as the user gave it; it beats what we would send."""
+    metrics: str = ""
+    """Where the server's Prometheus page is."""
+
+    @property
+    def url(self) -> str:
+        """Where requests go."""
+        return self.root + PATHS[self.api]
+
+    def body(self, prompt: str, max_tokens: int) -> bytes:
+        """A streamed request that reports its usage and asks for exactly so many tokens."""
+        asked = {
+            "model": self.model,
+            **self.content(prompt),
+            "max_tokens": max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **self.extra,
+        }
+        return json.dumps(asked).encode()
+
+    def content(self, prompt: str) -> dict[str, Any]:
+        """The prompt as this API takes it."""
+        if self.api == "completions":
+            return {"prompt": prompt}
+        return {"messages": [{"role": "user", "content": prompt}]}
+
+
+def check_url(url: str, *, allow_remote: bool) -> None:
+    """Make sure that `url` may be asked.
+
+    Raises:
+        BenchError: No usable http URL, or a host that is not this one and was not allowed.
+    """
+    host = _split(url).hostname or ""
+    if not allow_remote and not is_local(host):
+        raise BenchError(
+            f"{host} is not this machine, and a benchmark is load: add --allow-remote if that "
+            "server is yours to load."
+        )
+
+
+def root_of(url: str) -> str:
+    """The base of a checked URL: `/v1`, and what follows it, left out."""
+    parts = _split(url)
+    path = parts.path.rstrip("/")
+    for known in (*PATHS.values(), "/v1"):
+        path = path.removesuffix(known)
+    return urlunsplit((parts.scheme, parts.netloc, path.rstrip("/"), "", ""))
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - reading it is the check
+    except ValueError as fault:
+        raise BenchError(f"{url!r} is no URL: {fault}.") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise BenchError(f"{url!r} is no URL: use one such as http://127.0.0.1:8000.")
+    if parts.username or parts.password:
+        raise BenchError("the URL holds a user or password: name a variable with --api-key-env.")
+    return parts
+
+
+def is_local(host: str) -> bool:
+    """Whether `host` names this machine by the name or an address of the loopback."""
+    if host.rstrip(".").lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
