@@ -17,6 +17,7 @@ from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.core.dispatch import Dispatch
 from llm_trace.errors import SettingsError
 from llm_trace.settings import Settings
+from llm_trace.upstream import switch_on
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -41,6 +42,8 @@ def compose(settings: Settings) -> Dispatch:
     Raises:
         SettingsError: The OTLP variables cannot work.
     """
+    if settings.upstream:
+        switch_on()
     key = repr(settings)
     if key not in _dispatches:
         _dispatches[key] = _compose(settings)

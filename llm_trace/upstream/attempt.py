@@ -1,0 +1,303 @@
+"""One HTTP exchange with an engine, as a client's wrapper sees it go by: sans-I/O.
+
+A wrapper says what happens (`sending`, `answered`, `read`, `complete`, `left`, `failed`) and gives
+the app what `read` and `complete` return. This module knows no client; our own faults are contained
+and the client's pass untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from functools import wraps
+from typing import Final, TypeVar
+
+from llm_trace import context
+from llm_trace import semconv as s
+from llm_trace.asgi.answer import facts_of
+from llm_trace.asgi.body import BodyCopy
+from llm_trace.asgi.sse import Seen, StreamFacts, TokenDetector, framing_of
+from llm_trace.core import faults, inband
+from llm_trace.core.engine_call import EngineCall
+from llm_trace.core.inside import Inside
+from llm_trace.core.outcome import CLIENT_FAULT, Ending, decide
+from llm_trace.upstream.sieve import Sieve
+
+_TERMINATED: Final = Seen.FINISH | Seen.END | Seen.ERROR
+_GENERATED: Final = Seen.TOKEN | Seen.ROLE
+
+Method = TypeVar("Method", bound=Callable[..., None])
+Header = Callable[[str], "str | None"]
+
+
+def contained(method: Method) -> Method:
+    """`method`, whose faults never reach the app's call."""
+
+    @wraps(method)
+    def safe(*args: object) -> None:
+        try:
+            method(*args)
+        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+            faults.contain("upstream", error)
+
+    return safe  # type: ignore[return-value]
+
+
+class Attempt:
+    """What is seen of one exchange.
+
+    Args:
+        call: The engine call that it belongs to.
+        owned: Whether the call is ours to end; one that the app opened by hand is not.
+        ask: Whether to ask the engine for its ledger.
+        limit: Bytes of a JSON answer to look at.
+    """
+
+    __slots__ = (
+        "_ask",
+        "_asked",
+        "_detector",
+        "_ending",
+        "_first_chunk",
+        "_json",
+        "_limit",
+        "_now",
+        "_over",
+        "_owned",
+        "_seen",
+        "_sieve",
+        "_watch",
+        "call",
+    )
+
+    def __init__(self, call: EngineCall, *, owned: bool, ask: bool, limit: int) -> None:
+        self.call = call
+        self._owned = owned
+        self._ask = ask
+        self._asked = self._over = False
+        self._limit = limit
+        self._now = call.timeline.clock.monotonic_ns
+        self._ending = Ending(handed_off=True)
+        self._seen = self._first_chunk = 0
+        self._sieve: Sieve | None = None
+        self._detector: TokenDetector | None = None
+        self._json: BodyCopy | None = None
+
+    # --- the request --------------------------------------------------------------------------
+
+    @contextmanager
+    def sending(self, headers: MutableMapping[str, str]) -> Iterator[None]:
+        """The time in which the client sends the request and waits for the answer's head.
+
+        `headers` carry our own meanwhile, and spans that are made inside are children of the
+        call. What the app put there itself stays.
+        """
+        timeline = context.current()
+        before: dict[str, str | None] = {}
+        try:
+            before = self._dress(headers)
+        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+            faults.contain("upstream", error)
+        active = timeline.activate(self.call.span_id)
+        self.call.sent = self._now()
+        try:
+            yield
+        except BaseException as error:
+            self.failed(error)
+            raise
+        finally:
+            timeline.deactivate(active)
+            _undress(headers, before)
+
+    def headers(self, present: Mapping[str, str]) -> dict[str, str]:
+        """What goes onto the wire beside the headers that are `present`."""
+        ours = self.call.headers()
+        parent = present.get("traceparent")
+        if parent is not None and not _is_ours(parent, ours):
+            ours = {}
+        if self._ask and inband.HEADER not in present:
+            self._asked = True
+            ours[inband.HEADER] = inband.ASKED
+        return ours
+
+    def _dress(self, headers: MutableMapping[str, str]) -> dict[str, str | None]:
+        ours = self.headers(headers)
+        before = {name: headers.get(name) for name in ours}
+        headers.update(ours)
+        return before
+
+    # --- the answer ---------------------------------------------------------------------------
+
+    @contained
+    def answered(self, status: int, header: Header) -> None:
+        """The head of the answer is here.
+
+        Args:
+            status: The HTTP status.
+            header: Gives a header's value by its name.
+        """
+        call = self.call
+        call.first_byte = self._now()
+        call.attributes[s.HTTP_STATUS] = status
+        call.attributes[s.UPSTREAM_FIRST_BYTE] = (call.first_byte - call.sent) / 1e9
+        self._ending.status = status
+        kind = header("content-type") or ""
+        framing = framing_of(kind)
+        if framing is not None:
+            self._detector = TokenDetector(framing)
+        elif "json" in kind:
+            self._json = BodyCopy(self._limit)
+        if self._asked and header(inband.HEADER) is not None:
+            self._read_ledger(framing, header)
+
+    def _read_ledger(self, framing: str | None, header: Header) -> None:
+        """The engine answers with its ledger: between the events, or in the head."""
+        if framing == "sse":
+            self._sieve = Sieve()
+        told = inband.read_server_timing(header(inband.SERVER_TIMING) or "")
+        if told is not None:
+            self._told(told)
+
+    def read(self, data: bytes) -> bytes:
+        """The bytes for the app of those that the client has read; b"" while none are sure."""
+        if self._sieve is None:
+            self._watch_contained(data)
+            return data
+        data = self._sieve.feed(data)
+        if self._sieve.found:
+            self._read_lines(self._sieve)
+        if data:
+            self._watch_contained(data)
+        return data
+
+    def _watch_contained(self, data: bytes) -> None:
+        try:
+            self._watch_body(data)
+        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+            faults.contain("upstream", error)
+
+    def _watch_body(self, data: bytes) -> None:
+        at = self._now()
+        self._first_chunk = self._first_chunk or at
+        if self._detector is not None:
+            self._saw(self._detector.feed(data), at)
+        elif self._json is not None:
+            self._json.feed(data)
+
+    def _saw(self, seen: int, at: int) -> None:
+        self._seen |= seen
+        if not seen & Seen.TOKEN:
+            return
+        call = self.call
+        if call.first_token:
+            call.last_token = at
+        elif not call.timeline.closed:
+            call.mark("first_token", at)
+
+    @contained
+    def _read_lines(self, sieve: Sieve) -> None:
+        for line in sieve.found:
+            told = inband.read_comment(line)
+            if told is None:
+                faults.drop("upstream_ledger")
+            else:
+                self._told(told)
+        sieve.found.clear()
+
+    def _told(self, told: inband.Told) -> None:
+        call = self.call
+        if told.at == inband.FIRST_TOKEN or self._detector is None:
+            call.inside = Inside(told.phases)
+        for phase, ns in told.phases.items():
+            call.attributes[s.UPSTREAM_PREFIX + phase] = ns / 1e9
+
+    # --- its end ------------------------------------------------------------------------------
+
+    def complete(self) -> bytes:
+        """The body is at its end; the bytes for the app that were held back."""
+        self._ending.complete = True
+        rest = self._sieve.close() if self._sieve else b""
+        self._close()
+        return rest
+
+    def left(self) -> None:
+        """The client lets go of the answer, read to its end or not."""
+        ended = self._seen & (Seen.END | Seen.FINISH)
+        whole = bool(ended) or self._ending.status >= CLIENT_FAULT.start
+        self._ending.complete = self._ending.complete or whole
+        self._ending.client_gone = not self._ending.complete
+        self._close()
+
+    def failed(self, error: BaseException) -> None:
+        """The client raised `error`, which goes on its way."""
+        if isinstance(error, GeneratorExit):
+            self.left()
+            return
+        self._ending.exception = error
+        self._close()
+
+    @contained
+    def _close(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._detector is not None:
+            self._saw(self._detector.close(), self._now())
+        facts = self._facts()
+        if facts is not None and not self.call.timeline.closed:
+            self._take(facts)
+        self._conclude(facts)
+        if self._owned:
+            self.call.end()
+
+    def _facts(self) -> StreamFacts | None:
+        """What the answer said of itself, in a stream or in one JSON document."""
+        if self._detector is not None:
+            return self._detector.facts
+        document = self._json.document() if self._json is not None else None
+        return None if document is None else facts_of(document)
+
+    def _take(self, facts: StreamFacts) -> None:
+        call = self.call
+        usage = facts.usage
+        if usage is not None:
+            call.usage(
+                input_tokens=usage.input_tokens,
+                cached_tokens=usage.cached_tokens,
+                output_tokens=usage.output_tokens,
+                reasoning_tokens=usage.reasoning_tokens,
+            )
+        if facts.finish_reasons:
+            call.finish_reason = facts.finish_reasons[0]
+            call.attributes[s.RESPONSE_FINISH_REASONS] = tuple(facts.finish_reasons)
+        call.attributes[s.RESPONSE_ID] = facts.response_id
+        call.attributes[s.RESPONSE_MODEL] = facts.response_model
+        if self._detector is not None and self._first_chunk:
+            elapsed = (self._first_chunk - call.sent) / 1e9
+            call.attributes[s.RESPONSE_TIME_TO_FIRST_CHUNK] = elapsed
+
+    def _conclude(self, facts: StreamFacts | None) -> None:
+        """How it ended, on the call and on its span."""
+        ending, call = self._ending, self.call
+        if self._seen & Seen.ERROR and facts is not None:
+            ending.stream_error = facts.error_type
+        ending.unterminated = bool(self._seen & _GENERATED and not self._seen & _TERMINATED)
+        outcome, kind = decide(ending)
+        call.attributes[s.UPSTREAM_OUTCOME] = outcome
+        call.error_type = kind
+
+
+def _is_ours(parent: str, ours: Mapping[str, str]) -> bool:
+    """Whether a `traceparent` names a place of ours that the call's own is more exact than."""
+    timeline = context.current()
+    known = (ours, timeline.headers(), context.headers())
+    return parent in {headers.get("traceparent") for headers in known}
+
+
+def _undress(headers: MutableMapping[str, str], before: Mapping[str, str | None]) -> None:
+    """Leave `headers` as the app had them: it may send them again."""
+    for name, value in before.items():
+        if value is not None:
+            headers[name] = value
+        elif name in headers:
+            del headers[name]

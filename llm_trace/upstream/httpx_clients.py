@@ -1,0 +1,151 @@
+"""httpx and its successor httpx2, sync and async, by hand or inside of the openai client.
+
+`send` is where every request of a client goes through, whatever its transport: each retry of the
+openai client is one `send`. The answer is asked for as a stream and read here as `send` itself
+would, so that its bytes can be watched on their way; nothing is read ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from llm_trace.upstream.attempt import Attempt
+from llm_trace.upstream.calls import begin
+from llm_trace.upstream.patches import Patches
+from llm_trace.upstream.targets import Url
+
+
+def patch(patches: Patches, module: ModuleType) -> None:
+    """Watch the clients of `module`, which is httpx or looks like it."""
+    # The clients check that a stream is of their own library's class.
+    sync_stream = type("WatchedStream", (_WatchedSync, module.SyncByteStream), {})
+    async_stream = type("WatchedAsyncStream", (_WatchedAsync, module.AsyncByteStream), {})
+    patches.wrap(module.Client, "send", lambda send: _sync_send(send, sync_stream))
+    patches.wrap(module.AsyncClient, "send", lambda send: _async_send(send, async_stream))
+
+
+def _begin(request: Any) -> Attempt | None:
+    def read() -> bytes:
+        try:
+            content: bytes = request.content
+        except Exception:  # noqa: BLE001 - httpx and httpx2 have classes of their own for it
+            return b""  # a body that is made while it is sent
+        return content
+
+    return begin(request.method, lambda: _url(request.url), read)
+
+
+def _url(url: Any) -> Url:
+    return Url(url.scheme, url.host, url.port, url.path)
+
+
+def _sync_send(send: Callable[..., Any], watched: type[Any]) -> Callable[..., Any]:
+    def traced(self: Any, request: Any, *args: Any, stream: bool = False, **kwargs: Any) -> Any:
+        attempt = _begin(request)
+        if attempt is None:
+            return send(self, request, *args, stream=stream, **kwargs)
+        with attempt.sending(request.headers):
+            response = send(self, request, *args, stream=True, **kwargs)
+        _watch(response, attempt, watched)
+        if not stream:
+            try:
+                response.read()
+            except BaseException:
+                response.close()
+                raise
+        return response
+
+    return traced
+
+
+def _async_send(send: Callable[..., Any], watched: type[Any]) -> Callable[..., Any]:
+    async def traced(
+        self: Any, request: Any, *args: Any, stream: bool = False, **kwargs: Any
+    ) -> Any:
+        attempt = _begin(request)
+        if attempt is None:
+            return await send(self, request, *args, stream=stream, **kwargs)
+        with attempt.sending(request.headers):
+            response = await send(self, request, *args, stream=True, **kwargs)
+        _watch(response, attempt, watched)
+        if not stream:
+            try:
+                await response.aread()
+            except BaseException:
+                await response.aclose()
+                raise
+        return response
+
+    return traced
+
+
+def _watch(response: Any, attempt: Attempt, watched: type[Any]) -> None:
+    attempt.answered(response.status_code, response.headers.get)
+    if response.is_stream_consumed:  # a transport that answered with all of it
+        attempt.read(response.content)
+        attempt.complete()
+    else:
+        response.stream = watched(response.stream, attempt)
+
+
+class _Watched:
+    """The stream of an answer: the same bytes, each when the app asks for it."""
+
+    def __init__(self, stream: Any, attempt: Attempt) -> None:
+        self._stream = stream
+        self._attempt = attempt
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)  # such as `elapsed` of httpx2
+
+
+class _WatchedSync(_Watched):
+    def __iter__(self) -> Iterator[bytes]:
+        attempt = self._attempt
+        try:
+            for data in self._stream:
+                kept = attempt.read(data)
+                if kept:
+                    yield kept
+        except BaseException as error:
+            attempt.failed(error)
+            raise
+        rest = attempt.complete()
+        if rest:
+            yield rest
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        try:
+            self._stream.close()
+        finally:
+            self._attempt.left()
+
+
+class _WatchedAsync(_Watched):
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        attempt = self._attempt
+        parts = self._stream.__aiter__()
+        try:
+            async for data in parts:
+                kept = attempt.read(data)
+                if kept:
+                    yield kept
+        except BaseException as error:
+            attempt.failed(error)
+            raise
+        finally:
+            if hasattr(parts, "aclose"):
+                await parts.aclose()
+        rest = attempt.complete()
+        if rest:
+            yield rest
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        try:
+            await self._stream.aclose()
+        finally:
+            self._attempt.left()

@@ -1,0 +1,440 @@
+"""Calls made with httpx and httpx2: what the ledger shows of them, and what the app sees."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from staged_engine import (
+    BODY,
+    DONE,
+    JSON,
+    STOP,
+    STREAM,
+    URL,
+    USAGE,
+    Answer,
+    Engine,
+    async_client,
+    event,
+    serve,
+    sync_client,
+)
+
+import llm_trace
+from llm_trace import semconv as s
+from llm_trace.core.identity import TraceIdentity
+from llm_trace.core.tracer import NoTracer
+from llm_trace.testing import START
+from llm_trace.upstream import switch_off, switch_on
+
+pytestmark = pytest.mark.usefixtures("_watching")
+
+IDENTITY = TraceIdentity(0xABC, 0xDEF)
+
+
+class Tracer(NoTracer):
+    """Gives every request the same place, and notes which span is current."""
+
+    def __init__(self):
+        self.active = []
+
+    def begin(self, _headers, _name):
+        """The place."""
+        return IDENTITY
+
+    def activate(self, _identity, span_id=0):
+        """Note the span."""
+        self.active.append(span_id)
+
+    def deactivate(self, _token):
+        """Nothing to undo."""
+
+
+async def relayed(client, **more):
+    """The bytes of one streamed call."""
+    async with client.stream("POST", URL, json=BODY, **more) as response:
+        async for data in response.aiter_bytes():
+            yield data
+
+
+def streamed_by(way, module, engine):
+    """One streamed call, made in this way."""
+    if way == "async":
+        return lambda: relayed(async_client(module, engine))
+
+    async def work():
+        with sync_client(module, engine).stream("POST", URL, json=BODY) as response:
+            for data in response.iter_bytes():
+                yield data
+
+    return work
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_streamed_call(way, module, clock):
+    """Hand-off, first byte, first and last token, end, usage: from the bytes that the app reads."""
+    engine = Engine(clock, Answer(*STREAM, wait=20))
+
+    record, body = serve(streamed_by(way, module, engine), clock)
+
+    (call,) = record.calls
+    assert b"".join(step for step in STREAM if isinstance(step, bytes)) == body
+    assert (call.operation, call.model, call.source) == ("chat", "qwen", "upstream")
+    stamps = ("handed_off", "sent", "first_byte", "first_token", "last_token", "returned")
+    assert [0, 0, 20, 30, 35, 35] == [getattr(call, name) - START for name in stamps]
+    assert (call.usage.input_tokens, call.usage.output_tokens) == (9, 2)
+    assert (call.finish_reason, call.error_type) == ("stop", None)
+    assert {s.ENGINE: 30, s.DECODE: 5} == record.phases
+    assert {
+        s.REQUEST_STREAM: True,
+        s.SERVER_ADDRESS: "engine",
+        s.SERVER_PORT: 8000,
+        s.HTTP_STATUS: 200,
+        s.UPSTREAM_FIRST_BYTE: 20e-9,
+        s.UPSTREAM_OUTCOME: "ok",
+        s.RESPONSE_ID: "c1",
+        s.RESPONSE_MODEL: "qwen-1",
+        s.RESPONSE_FINISH_REASONS: ("stop",),
+        s.RESPONSE_TIME_TO_FIRST_CHUNK: 30e-9,
+    } == call.attributes
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_an_answer_in_one_piece(way, module, clock):
+    """No first token is made up, and the usage is the document's."""
+    parts = (5, b'{"choices": [{"finish_reason": "length"}], "usage": {"prompt', 7)
+    parts += (b'_tokens": 9, "completion_tokens": 1}}',)
+    engine = Engine(clock, Answer(*parts, headers=JSON, wait=20))
+
+    async def work():
+        if way == "async":
+            response = await async_client(module, engine).post(URL, json=BODY)
+        else:
+            response = sync_client(module, engine).post(URL, json=BODY)
+        assert response.json()["usage"]["prompt_tokens"] == 9
+        assert response.elapsed.total_seconds() >= 0
+        yield b""
+
+    record, _ = serve(work, clock)
+
+    (call,) = record.calls
+    assert (call.first_token, call.returned - START) == (0, 32)
+    assert (call.usage.output_tokens, call.finish_reason) == (1, "length")
+    assert engine.closed == 1
+
+
+def test_the_call_is_the_parent_of_what_the_engine_traces(module, clock):
+    """The request carries the call's own span, and asks for the ledger."""
+    engine, tracer = Engine(clock, Answer(*STREAM)), Tracer()
+
+    record, _ = serve(streamed_by("async", module, engine), clock, tracer=tracer)
+
+    (call,) = record.calls
+    assert IDENTITY.traceparent(call.span_id) == engine.asked[0]["traceparent"]
+    assert engine.asked[0]["x-llm-trace-ledger"] == "1"
+    assert [0, call.span_id] == tracer.active
+
+
+def test_the_apps_request_is_left_as_it_was(module, clock):
+    """Sent again outside of a request, it carries nothing of ours; an own header is back."""
+    engine = Engine(clock, Answer(*STREAM), Answer(*STREAM))
+    client = sync_client(module, engine)
+    request = client.build_request("POST", URL, json=BODY)
+    before = request.headers.raw
+
+    async def work():
+        yield client.send(request).content
+
+    serve(work, clock, tracer=Tracer())
+    client.send(request)
+
+    assert before == request.headers.raw
+    assert "traceparent" in engine.asked[0]
+    assert {"traceparent", "x-llm-trace-ledger"}.isdisjoint(engine.asked[1])
+
+
+def test_a_parent_that_the_app_chose_stays(module, clock):
+    """Another tracer's span, put there by hand, is not fought; our own general one is refined."""
+    own = IDENTITY.traceparent(0x123)
+    engine = Engine(clock, Answer(*STREAM), Answer(*STREAM))
+    client = async_client(module, engine)
+
+    async def work():
+        async for data in relayed(client, headers={"traceparent": own}):
+            yield data
+        async for data in relayed(client, headers=llm_trace.headers()):
+            yield data
+
+    record, _ = serve(work, clock, tracer=Tracer())
+
+    assert own == engine.asked[0]["traceparent"]
+    assert IDENTITY.traceparent(record.calls[1].span_id) == engine.asked[1]["traceparent"]
+
+
+def test_outside_of_a_request_nothing_is_touched(module, clock):
+    """No header, no watched stream, no call."""
+    engine = Engine(clock, Answer(*STREAM))
+
+    with sync_client(module, engine).stream("POST", URL, json=BODY) as response:
+        assert "Watched" not in type(response.stream).__name__
+        response.read()
+
+    assert {"traceparent", "x-llm-trace-ledger"}.isdisjoint(engine.asked[0])
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "settings", "calls"),
+    [
+        ("POST", URL, {}, 1),
+        ("GET", URL, {}, 0),
+        ("POST", "http://store/search", {}, 0),
+        ("POST", "http://engine/v1/embeddings", {}, 0),
+        ("POST", URL, {"upstream": False}, 0),
+        ("POST", "http://engine/ask?key=secret", {"upstream_urls": ("/ask",)}, 1),
+        ("POST", URL, {"upstream_urls": ("/ask",)}, 0),
+        ("POST", "http://engine/ask", {"upstream_urls": ("http://engine*",)}, 1),
+        ("POST", "http://other/ask", {"upstream_urls": ("http://engine*",)}, 0),
+        ("POST", "http://engine/ask", {"routes": {"/ask": "chat"}}, 1),
+    ],
+)
+def test_which_requests_are_calls_of_an_engine(method, url, settings, calls, module, clock):
+    """The well-known generation routes of any host, or what the settings list; only POST."""
+    engine = Engine(clock, Answer(*STREAM))
+
+    async def work():
+        yield (await async_client(module, engine).request(method, url, json=BODY)).content
+
+    record, _ = serve(work, clock, settings=settings)
+
+    assert calls == len(record.calls)
+
+
+def test_an_attempt_after_a_failure_is_the_same_call(module, clock):
+    """One call from the first hand-off on; what failed before is told, and how long it took."""
+    refused = module.ConnectError("refused")
+    engine = Engine(clock, refused, Answer(status=503, headers=JSON, wait=3), Answer(*STREAM))
+    client = async_client(module, engine)
+
+    async def work():
+        try:
+            await client.post(URL, json=BODY)
+        except module.ConnectError:
+            clock.advance(7)
+        await client.post(URL, json=BODY)
+        clock.advance(10)
+        async for data in relayed(client):
+            yield data
+
+    record, _ = serve(work, clock)
+
+    (call,) = record.calls
+    assert (call.handed_off - START, call.sent - START, call.first_token - START) == (0, 20, 30)
+    assert (f"{module.__name__}.ConnectError", "503") == call.attributes[s.UPSTREAM_FAILURES]
+    assert (2, 20e-9) == tuple(call.attributes[k] for k in (s.HTTP_RESEND_COUNT, s.UPSTREAM_RETRY))
+    assert (call.error_type, call.attributes[s.UPSTREAM_OUTCOME]) == (None, "ok")
+
+
+def test_several_calls_are_generation_and_engine(module, clock):
+    """A question that is rewritten first: the earlier call is named, the visible one splits."""
+    rewritten = Answer(30, b'{"choices": []}', headers=JSON)
+    engine = Engine(clock, rewritten, Answer(*STREAM))
+    client = async_client(module, engine)
+
+    async def work():
+        await client.post(URL, json={**BODY, "stream": False})
+        clock.advance(4)
+        async for data in relayed(client):
+            yield data
+
+    record, _ = serve(work, clock)
+
+    assert 2 == len(record.calls)
+    assert {s.GENERATION: 30, s.PREPARE: 4, s.ENGINE: 10, s.DECODE: 5} == record.phases
+
+
+def test_a_call_that_the_app_opened_by_hand_is_that_call(module, clock):
+    """It is not counted twice; it gets its moments, and ends where the app ends it."""
+    engine = Engine(clock, Answer(*STREAM))
+
+    async def work():
+        with llm_trace.engine_call("chat", "by-hand") as call:
+            async for data in relayed(async_client(module, engine), headers=call.headers()):
+                yield data
+            clock.advance(2)
+
+    record, _ = serve(work, clock, tracer=Tracer())
+
+    (call,) = record.calls
+    assert (call.model, call.first_token - START, call.returned - START) == ("by-hand", 10, 17)
+    assert IDENTITY.traceparent(call.span_id) == engine.asked[0]["traceparent"]
+    assert call.usage.output_tokens == 2
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("end", "outcome", "kind"),
+    [
+        ("ReadTimeout", "timeout", "ReadTimeout"),
+        ("ReadError", "error", "ReadError"),
+        (asyncio.CancelledError(), "cancelled", None),
+    ],
+)
+def test_a_stream_that_breaks(way, end, outcome, kind, module, clock):
+    """The app gets the client's own exception, and the call says how it ended."""
+    error = getattr(module, end)("secret") if isinstance(end, str) else end
+    engine = Engine(clock, Answer(3, event("a"), 4, error))
+    work = streamed_by(way, module, engine)
+    caught = []
+
+    async def broken():
+        try:
+            async for data in work():
+                yield data
+        except BaseException as raised:  # noqa: BLE001 - looked at below
+            caught.append(raised)
+
+    record, _ = serve(broken, clock)
+
+    (call,) = record.calls
+    assert caught == [error]
+    assert call.attributes[s.UPSTREAM_OUTCOME] == outcome
+    assert call.error_type == (kind and f"{module.__name__}.{kind}")
+    assert (call.last_token - START, call.returned - START) == (3, 7)
+    assert engine.closed == 1
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("read", "outcome", "kind"), [(1, "cancelled", None), (3, "ok", None), (5, "ok", None)]
+)
+def test_an_app_that_reads_no_further(way, read, outcome, kind, module, clock):
+    """Left before its end a stream is cancelled; left after the finish reason it is complete."""
+    engine = Engine(clock, Answer(*STREAM))
+
+    async def work():
+        if way == "sync":
+            with sync_client(module, engine).stream("POST", URL, json=BODY) as response:
+                for _, data in zip(range(read), response.iter_bytes(), strict=False):
+                    yield data
+        else:
+            async with async_client(module, engine).stream("POST", URL, json=BODY) as response:
+                parts = response.aiter_bytes()
+                for _ in range(read):
+                    yield await anext(parts)
+
+    record, _ = serve(work, clock)
+
+    (call,) = record.calls
+    assert (call.attributes[s.UPSTREAM_OUTCOME], call.error_type) == (outcome, kind)
+    assert call.returned
+    assert engine.closed >= 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "kind"),
+    [
+        (Answer(b"{}", status=429, headers=JSON), "rejected", "429"),
+        (Answer(b"{}", status=500, headers=JSON), "error", "500"),
+        (Answer(b"{}", status=504, headers=JSON), "timeout", "504"),
+        (Answer(event("a")), "truncated", "truncated"),
+        (Answer(b'data: {"error": {"type": "Overloaded", "code": 503}}\n\n', DONE), "error", None),
+    ],
+)
+def test_an_engine_that_does_not_answer(answer, outcome, kind, module, clock):
+    """A refusal, an error inside of a 200, a stream without an end."""
+    engine = Engine(clock, answer)
+
+    async def work():
+        yield (await async_client(module, engine).post(URL, json=BODY)).content
+
+    record, _ = serve(work, clock)
+
+    (call,) = record.calls
+    assert call.attributes[s.UPSTREAM_OUTCOME] == outcome
+    assert call.error_type == (kind or "Overloaded")
+
+
+def test_clients_built_before_and_after(module, clock):
+    """Both are watched; turned off, neither is, and the class is as it was."""
+    switch_off()
+    originals = module.Client.send, module.AsyncClient.send
+    engine = Engine(clock, *[Answer(*STREAM)] * 4)
+    before = async_client(module, engine)
+    switch_on()
+    switch_on()
+    after = async_client(module, engine)
+
+    async def work():
+        for client in (before, after):
+            yield (await client.post(URL, json=BODY)).content
+
+    watched, _ = serve(work, clock)
+    switch_off()
+    unwatched, _ = serve(work, clock)
+
+    assert (2, 0) == (len(watched.calls), len(unwatched.calls))
+    assert originals == (module.Client.send, module.AsyncClient.send)
+
+
+def test_a_wrapper_of_somebody_else_is_left_alone(module, monkeypatch):
+    """What was wrapped over ours after us is not undone with ours."""
+    theirs = lambda *_args, **_kwargs: None  # noqa: E731 - any function
+    monkeypatch.setattr(module.Client, "send", theirs)
+
+    switch_off()
+
+    assert module.Client.send is theirs
+
+
+def test_work_that_outlives_its_request_is_not_watched(module, clock):
+    """A call made after the last byte, as by a background task, belongs to nobody."""
+    engine = Engine(clock, Answer(*STREAM))
+    kept = []
+
+    async def work():
+        kept.append(llm_trace.bind(lambda: sync_client(module, engine).post(URL, json=BODY)))
+        yield USAGE
+
+    record, _ = serve(work, clock)
+    kept[0]()
+
+    assert not record.calls
+    assert "x-llm-trace-ledger" not in engine.asked[0]
+
+
+def test_a_body_that_is_made_while_it_is_sent(module, clock):
+    """Nothing is read ahead of the client: the model is not known, the call is."""
+    engine = Engine(clock, Answer(*STREAM))
+
+    async def parts():
+        yield b'{"model": "qwen"}'
+
+    async def work():
+        yield (await async_client(module, engine).post(URL, content=parts())).content
+
+    record, _ = serve(work, clock)
+
+    assert [""] == [call.model for call in record.calls]
+    assert record.model == "qwen"
+
+
+def test_an_answer_that_a_transport_gives_whole(module, clock):
+    """As test transports do: its facts are read, its bytes are what they are."""
+    content = event("a") + STOP
+    transport = module.MockTransport(
+        lambda _request: module.Response(
+            200, content=content, headers={"content-type": "text/event-stream"}
+        )
+    )
+
+    async def work():
+        async with module.AsyncClient(transport=transport) as client:
+            yield (await client.post(URL, json=BODY)).content
+
+    record, body = serve(work, clock)
+
+    assert content == body
+    assert [("ok", "stop")] == [
+        (call.attributes[s.UPSTREAM_OUTCOME], call.finish_reason) for call in record.calls
+    ]
