@@ -17,6 +17,10 @@ PREFIX_HITS: Final = "vllm:prefix_cache_hits_total"
 PROMPT_TOKENS: Final = "vllm:prompt_tokens_total"
 PROMPT_TOKENS_BY_SOURCE: Final = "vllm:prompt_tokens_by_source_total"
 OUTPUT_TOKENS: Final = "vllm:generation_tokens_total"
+DRAFT_TOKENS: Final = "vllm:spec_decode_num_draft_tokens_total"
+ACCEPTED_TOKENS: Final = "vllm:spec_decode_num_accepted_tokens_total"
+"""Both only of an engine that speculates."""
+
 FINISHED: Final = "vllm:request_success_total"
 REJECTED: Final = "vllm:admission_rejections_total"
 

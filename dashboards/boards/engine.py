@@ -25,6 +25,10 @@ def _hits() -> str:
     return q.ratio(_rate(vllm.PREFIX_HITS), _rate(vllm.PREFIX_QUERIES))
 
 
+def _accepted() -> str:
+    return q.ratio(_rate(vllm.ACCEPTED_TOKENS, *REPLICA), _rate(vllm.DRAFT_TOKENS, *REPLICA))
+
+
 def _per_computed_token() -> str:
     """Prefill seconds for each prompt token that the cache did not have."""
     took, tokens = (f"{metric}_sum" for metric in (vllm.PREFILL, vllm.COMPUTED_TOKENS))
@@ -169,6 +173,13 @@ SPEED: Final = p.Row(
             "quantiles are stalls.",
             vllm.INTER_TOKEN,
             under=knobs.TPOT_SECONDS,
+        ),
+        p.lines(
+            "Speculative tokens accepted",
+            "Share of the drafted tokens that the model took over, by replica. Where it falls, the "
+            "same batch makes fewer tokens a step. Empty without speculative decoding.",
+            p.SHARE,
+            p.Query(_accepted(), PER_REPLICA),
         ),
         p.lines(
             "TTFT, the engine's and the client's",

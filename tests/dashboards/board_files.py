@@ -12,7 +12,9 @@ import yaml
 ROOT = Path(__file__).parents[2] / "dashboards"
 GENERATED = ROOT / "generated"
 RUNBOOKS = ROOT / "runbooks"
-VLLM_SAMPLE = Path(__file__).with_name("vllm-0.32-metrics.txt")
+VLLM_SAMPLES = tuple(sorted(Path(__file__).parent.glob("vllm-0.32-*metrics.txt")))
+"""A recorded page, and what a server that speculates shows besides."""
+VLLM_PAGE = "".join(path.read_text() for path in VLLM_SAMPLES)
 DCGM_SAMPLE = Path(__file__).with_name("dcgm-documented-metrics.txt")
 """Written from the exporter's documentation: no GPU was at hand."""
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
-from board_files import DCGM_SAMPLE, GENERATED, VLLM_SAMPLE
+from board_files import DCGM_SAMPLE, GENERATED, VLLM_PAGE
 from programs import free_port
 
 START = 1_700_000_000
@@ -39,8 +39,8 @@ def stamped(page, at, **target):
 
 def vllm_pages(number):
     """The recorded page of vLLM, grown in `number` even steps from nothing to what was recorded."""
-    text = VLLM_SAMPLE.read_text()
-    return _grown(text, number, steady=set(re.findall(r"# TYPE (\S+) gauge", text)))
+    gauges = set(re.findall(r"# TYPE (\S+) gauge", VLLM_PAGE))
+    return _grown(VLLM_PAGE, number, steady=gauges)
 
 
 def dcgm_pages(number):

@@ -14,7 +14,7 @@ import re
 from dataclasses import replace
 from random import Random
 
-from board_files import DCGM_SAMPLE, VLLM_SAMPLE
+from board_files import DCGM_SAMPLE, VLLM_PAGE
 from board_prometheus import START, STEP
 from board_traces import Traces
 from board_traffic import Parked, Request, Served
@@ -101,7 +101,7 @@ class Engine:
     """vLLM's recorded page, emptied, on which requests are counted."""
 
     def __init__(self):
-        lines = (_SERIES.match(line) for line in VLLM_SAMPLE.read_text().splitlines())
+        lines = (_SERIES.match(line) for line in VLLM_PAGE.splitlines())
         self.values = {(m[1], m[2]): 0.0 for m in lines if m}
 
     def page(self, requests, waiting, prefilling, decoding):
@@ -133,6 +133,8 @@ class Engine:
         self._add(vllm.PROMPT_TOKENS_BY_SOURCE, computed, 'source="local_compute"')
         self._add(vllm.PROMPT_TOKENS_BY_SOURCE, request.cached, 'source="local_cache_hit"')
         self._add(vllm.OUTPUT_TOKENS, 4)
+        self._add(vllm.DRAFT_TOKENS, 3)
+        self._add(vllm.ACCEPTED_TOKENS, 2)
         self._add(vllm.FINISHED, 1, 'finished_reason="stop"')
 
     def _of(self, name, label=""):

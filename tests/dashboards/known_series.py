@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from board_files import DCGM_SAMPLE, VLLM_SAMPLE, rules
+from board_files import DCGM_SAMPLE, VLLM_PAGE, rules
 
 from llm_trace import semconv as s
 
@@ -28,9 +28,9 @@ def ours():
             yield metric.prometheus, labels
 
 
-def sampled(file):
-    """Each series on the page in `file`, and its labels."""
-    shown = re.findall(r"^([\w:]+)\{(.*)\}", file.read_text(), re.MULTILINE)
+def sampled(page):
+    """Each series on the page, and its labels."""
+    shown = re.findall(r"^([\w:]+)\{(.*)\}", page, re.MULTILINE)
     for name, labels in shown:
         yield name, set(re.findall(r"(\w+)=\"", labels)) | OF_THE_SCRAPE
 
@@ -42,8 +42,8 @@ def recorded():
 
 LABELS = {
     **dict(ours()),
-    **dict(sampled(VLLM_SAMPLE)),
-    **dict(sampled(DCGM_SAMPLE)),
+    **dict(sampled(VLLM_PAGE)),
+    **dict(sampled(DCGM_SAMPLE.read_text())),
     **dict(recorded()),
     **dict.fromkeys(PROMETHEUS_OWN, ()),
 }
