@@ -6,9 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from programs import LOOPBACK
 from prometheus_programs import find_programs
+from rag import stream
+from stamped_client import ask
 from tap import OtelTap
-from vllm_server import VllmServer, make_model
+from uvicorn_server import serving
+from vllm_server import CHAT, VllmServer, make_model
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,6 +42,19 @@ def vllm(vllm_python, vllm_tap, tmp_path_factory):
     server = VllmServer(vllm_python, make_model(vllm_python, folder), vllm_tap, folder)
     try:
         server.warm_up()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def rag(vllm, tmp_path_factory):
+    """A RAG app in front of that vLLM, which has answered once."""
+    started = []
+    engine = f"http://{LOOPBACK}:{vllm.port}"
+    server = serving(started, tmp_path_factory.mktemp("rag"), "rag:create", RAG_ENGINE=engine)
+    try:
+        assert ask(server.port, CHAT, stream("the first question of all", 4)).status == 200
         yield server
     finally:
         server.stop()

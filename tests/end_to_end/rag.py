@@ -1,0 +1,61 @@
+"""A RAG app in front of a real engine, in which a request can ask for a slowdown of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+
+import httpx
+from fastapi import FastAPI, Request
+from fastapi.responses import StreamingResponse
+
+import llm_trace
+
+EVENT = b": " + b"source " * 1170 + b"\n\n"
+"""8 KiB of what an app may send before its first token."""
+
+
+def create():
+    """Build the app, for uvicorn; `RAG_ENGINE` is the engine's URL."""
+    app = FastAPI()
+    app.state.engine = httpx.AsyncClient(
+        base_url=os.environ["RAG_ENGINE"], trust_env=False, timeout=120
+    )
+    app.post("/v1/chat/completions")(_chat)
+    return llm_trace.instrument(app)
+
+
+async def _chat(request: Request):
+    """Retrieve, then pass the engine's stream on; `planted` says what is slow this time."""
+    body = await request.json()
+    planted = body.pop("planted", {})
+    llm_trace.admitted()
+    async with llm_trace.retrieval(data_source="shelf") as span:
+        await asyncio.sleep(planted.get("retrieval", 0.002))
+        span.set(documents=3)
+    answer = _answer(request.app.state.engine, body, planted)
+    return StreamingResponse(answer, media_type="text/event-stream")
+
+
+async def _answer(engine, body, planted):
+    for _ in range(planted.get("sources", 0)):
+        yield EVENT
+    with llm_trace.engine_call("chat", body["model"]) as call:
+        path, headers = "/v1/chat/completions", call.headers()
+        async with engine.stream("POST", path, json=body, headers=headers) as response:
+            if planted.get("dies"):
+                raise RuntimeError("planted")
+            async for chunk in response.aiter_bytes():
+                if planted.get("block"):
+                    time.sleep(planted.pop("block"))  # noqa: ASYNC251 - the planted fault
+                yield chunk
+
+
+def stream(words, tokens, **planted):
+    """The body of a streamed chat through the app."""
+    from vllm_server import chat  # noqa: PLC0415 - the app's own process has no need of it
+
+    usage = {"stream_options": {"include_usage": True}}
+    return json.dumps({**chat(words, tokens, **usage), "planted": planted}).encode()
