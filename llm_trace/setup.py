@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 App = TypeVar("App", bound="Starlette")
 
+MAX_WRAPPERS: Final = 4
+
 _MARK: Final = "_llm_trace_instrumented"
 
 _dispatches: dict[str, Dispatch] = {}
@@ -95,10 +97,10 @@ def _exports(
     from llm_trace.observers.endpoint import resolve  # noqa: PLC0415
 
     given = {"endpoint": settings.otlp_endpoint, "protocol": settings.otlp_protocol}
-    traces = resolve("traces", os.environ, **given)
+    apps_own = settings.otlp_endpoint is None and _global_sink() is not None
+    # Where the app has a provider of its own, spans belong there, whatever it exports to.
+    traces = None if apps_own else resolve("traces", os.environ, **given)
     metrics = resolve("metrics", os.environ, **given)
-    if settings.otlp_endpoint is None and _global_sink() is not None:
-        traces = None  # the app has a provider of its own: spans belong there
     if metrics is not None and metrics.url in _exported_to:
         metrics = None
     if traces is None and metrics is None:
@@ -132,7 +134,16 @@ def _global_sink() -> SpanSink | None:
         return None
     from opentelemetry.trace import get_tracer_provider  # noqa: PLC0415
 
-    return _sink_of(get_tracer_provider())
+    return _sink_of(_unwrapped(get_tracer_provider()))
+
+
+def _unwrapped(provider: Any) -> object:
+    """The SDK's provider inside another's, as Logfire has it: that one is set anew now and then."""
+    for _ in range(MAX_WRAPPERS):
+        if hasattr(provider, "sampler") or not hasattr(provider, "provider"):
+            break
+        provider = provider.provider
+    return provider
 
 
 class TraceMiddleware(LedgerMiddleware):
@@ -203,11 +214,12 @@ def instrument(app: App, **settings: Any) -> App:
 
 def _wrap(app: Starlette, settings: Settings) -> None:
     """Put the middleware around the whole stack, whenever it is or was built."""
+    from llm_trace.asgi.stack import traced  # noqa: PLC0415 - Starlette, only where it is there
+
+    def trace(inner: ASGIApp) -> ASGIApp:
+        return TraceMiddleware(inner, settings)
+
     if app.middleware_stack is not None:
-        app.middleware_stack = TraceMiddleware(app.middleware_stack, settings)
+        app.middleware_stack = traced(app.middleware_stack, trace)
     build = app.build_middleware_stack
-
-    def build_traced() -> ASGIApp:
-        return TraceMiddleware(build(), settings)
-
-    app.build_middleware_stack = build_traced  # type: ignore[method-assign]
+    app.build_middleware_stack = lambda: traced(build(), trace)  # type: ignore[method-assign]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from llm_trace import context
 from llm_trace import semconv as s
+from llm_trace.asgi import servers
 from llm_trace.asgi.body import BodyCopy, model_of, request_facts
 from llm_trace.asgi.reply import Reply
 from llm_trace.asgi.routes import Routes, template
@@ -34,6 +36,7 @@ class Exchange:
 
     __slots__ = (
         "_dispatch",
+        "_enclosing",
         "_exception",
         "_model",
         "_operation",
@@ -59,6 +62,7 @@ class Exchange:
     ) -> None:
         self.timeline = timeline
         self._scope = scope
+        self._enclosing = servers.around(scope)
         self._receive = receive
         self._settings = settings
         self._dispatch = dispatch
@@ -102,6 +106,7 @@ class Exchange:
         return message
 
     def _received(self, message: Message) -> None:
+        self._note_inner_server()
         if message["type"] == "http.disconnect":
             if not self.timeline.closed:
                 self._reply.client_left()
@@ -127,6 +132,7 @@ class Exchange:
             return
         self._dispatch.live.discard(self.timeline)
         try:
+            self._note_inner_server()
             self._reply.close(now)
             record = freeze(self.timeline, self._answer(complete=complete), now)
             if record is not None:
@@ -135,6 +141,14 @@ class Exchange:
             faults.contain("finish", error)
         finally:
             self.timeline.closed = True
+
+    def _note_inner_server(self) -> None:
+        """A layer inside us made the server's span of this request: ours stands above it."""
+        identity = self.timeline.identity
+        if identity is None or not identity.owns_server_span:
+            return
+        if servers.around(self._scope) > self._enclosing:
+            self.timeline.identity = replace(identity, owns_server_span=False)
 
     def _answer(self, *, complete: bool) -> Answer:
         reply = self._reply

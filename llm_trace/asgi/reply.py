@@ -14,7 +14,7 @@ from llm_trace.asgi.answer import facts_of
 from llm_trace.asgi.body import BodyCopy
 from llm_trace.asgi.chunks import watched
 from llm_trace.asgi.gaps import GapCounter
-from llm_trace.asgi.sse import Seen, StreamFacts, TokenDetector, framing_of
+from llm_trace.asgi.sse import Memory, Seen, StreamFacts, TokenDetector, framing_of
 from llm_trace.asgi.types import Message, Send
 from llm_trace.core.record import ChunkGaps
 from llm_trace.core.timeline import Timeline
@@ -22,6 +22,9 @@ from llm_trace.core.usage import Usage
 
 _TERMINATED: Final = Seen.FINISH | Seen.END | Seen.ERROR
 _GENERATED: Final = Seen.TOKEN | Seen.ROLE
+
+_memory: Final = Memory()
+"""What the streams of this process were seen to say alike."""
 
 
 class Reply:
@@ -111,7 +114,7 @@ class Reply:
             self._watch = self._undeclared  # any text is a token only in a generation
         elif framing is not None and not self.hidden:
             self._is_text = framing == "text"
-            self._detector = TokenDetector(framing)
+            self._detector = TokenDetector(framing, _memory)
             self._watch = self._stream_body
         elif framing is None and "json" in content_type and not self.hidden:
             self._json = BodyCopy(self._limit)

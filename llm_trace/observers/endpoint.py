@@ -20,6 +20,9 @@ GRPC_PORT: Final = 4317
 HTTP_PORT: Final = 4318
 GENERIC: Final = "OTEL_EXPORTER_OTLP_"
 
+_OF_OTHERS: Final = {"traces": (), "metrics": ("console",)}
+"""Exporters of the SDK's own set-up, by `opentelemetry-instrument`: ours are on /metrics too."""
+
 
 @dataclass(frozen=True)
 class Endpoint:
@@ -72,7 +75,7 @@ def _wanted(signal: Signal, environ: Mapping[str, str]) -> bool:
         return False
     variable = f"OTEL_{signal.upper()}_EXPORTER"
     names = [n.strip() for n in environ.get(variable, "otlp").split(",") if n.strip()]
-    strange = set(names) - {"otlp", "none", "prometheus"}
+    strange = set(names) - {"otlp", "none", "prometheus", *_OF_OTHERS[signal]}
     if strange:
         raise SettingsError(
             f"{variable}={','.join(names)!r} cannot be used: llm_trace exports otlp. Use otlp or "

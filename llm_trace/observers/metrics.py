@@ -19,6 +19,7 @@ from prometheus_client.registry import REGISTRY, CollectorRegistry
 from llm_trace import semconv as s
 from llm_trace.core import faults
 from llm_trace.core.dispatch import Dispatch
+from llm_trace.observers.samples import Durations, Samples
 
 _ATTRIBUTE: Final = "_llm_trace_instruments"
 
@@ -44,6 +45,7 @@ class Instruments:
     """
 
     def __init__(self) -> None:
+        self.samples = Samples()
         self._dispatches: weakref.WeakSet[Dispatch] = weakref.WeakSet()
         self._instruments = {
             metric: KINDS[metric.kind](
@@ -61,6 +63,10 @@ class Instruments:
         """The accumulator of one label set, made at the first use."""
         return self._instruments[metric].labels(*values)
 
+    def durations(self, metric: s.Metric, values: Iterable[str]) -> Durations:
+        """The histogram of one label set, which takes ns by the column."""
+        return Durations(self.child(metric, values))
+
     def watch(self, dispatch: Dispatch) -> None:
         """Count the live requests of `dispatch` in the active gauge, as long as it exists."""
         self._dispatches.add(dispatch)
@@ -71,6 +77,7 @@ class Instruments:
 
     def collect(self) -> Iterator[Family]:
         """Every family now; without `_created` series, whatever the host does with its own."""
+        self.samples.drain()
         for instrument in self._instruments.values():
             for family in instrument.collect():
                 family.samples = [x for x in family.samples if not x.name.endswith("_created")]

@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
-from typing import Any, Final
-
-from prometheus_client.samples import Exemplar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from llm_trace import semconv as s
-from llm_trace.core import engines, faults
-from llm_trace.core.record import ChunkGaps, RequestRecord
+from llm_trace.core import engines
+from llm_trace.core.record import RequestRecord
 from llm_trace.observers.metrics import Instruments
+from llm_trace.observers.samples import Mark, Plan, Row
 
 MAX_LEARNED_MODELS: Final = 32
 MAX_MODEL_LENGTH: Final = 256
 MAX_ERROR_TYPES: Final = 64
+MAX_PLANS: Final = 1024
 OTHER_ERROR: Final = "_OTHER"
 """OpenTelemetry's fallback value of `error.type`."""
 
 _COUNTED_TTFT: Final = frozenset({"ok", "truncated"})
 
-Mark = tuple[dict[str, str], float] | None
-"""Labels and Unix seconds of a request's exemplars; None where it has no trace."""
-Base = tuple[str, str, str]
+
+Child = tuple[Any, ...]
+"""A metric, and the labels of one of its accumulators after those of every request."""
+
+
+class Kind(NamedTuple):
+    """All that decides which samples a request leaves, and under which labels.
+
+    Requests of one kind differ only in numbers, so where these go is looked up once for a kind.
+    """
+
+    base: tuple[str, str, str]
+    """Operation, provider, model."""
+    error_type: str
+    outcome: str
+    last_phase: str
+    start_state: str
+    phases: tuple[str, ...]
+    ttft_phases: tuple[str, ...]
+    band: str
+    """The label of its TTFT's band; empty for one whose TTFT is not counted."""
+    measured: tuple[bool, ...]
+    """Which of `_MEASURED` it has."""
+    used: tuple[bool, ...]
+    """Which of `_USAGE` it has."""
+    has_gaps: bool
+    is_expected: bool
+    """Whether a benchmark says what its TTFT should be."""
 
 
 class MetricsObserver:
@@ -51,28 +75,69 @@ class MetricsObserver:
         self._error_types: set[str] = set()
         self._phases = frozenset(s.PHASES) | frozenset(phases)
         self._expect = expect
-        self._children: dict[tuple[Any, ...], Any] = {}
+        self._plans: dict[Kind, Plan] = {}
 
     def observe(self, record: RequestRecord) -> None:
         """Record `record`; a request that is no generation has no metrics."""
         if record.operation is None:
             return
-        base = (record.operation, record.provider, self._model(record))
-        exemplar = _exemplar(record)
-        self._request(record, base, exemplar)
-        self._phase_durations(record, base, exemplar)
-        if _wants_tokens(record):
-            self._first_token(record, base, exemplar)
-        self._tokens(record, base, exemplar)
+        phases = self._labelled(record.phases)
+        ttft = _counted_ttft(record)
+        ttft_phases = {} if ttft is None else self._labelled(record.ttft_phases)
+        measured = [measure(record) for _, measure in _MEASURED]
+        used = [count(record) for _, count in _USAGE]
+        expected = None if ttft is None or self._expect is None else self._expect(record)
+        kind = Kind(
+            (record.operation, record.provider, self._model(record)),
+            self._error_type(record),
+            record.outcome,
+            self._phase(record.last_phase),
+            record.start_state,
+            tuple(phases),
+            tuple(ttft_phases),
+            "" if ttft is None else s.TTFT_BAND_LABELS[bisect_left(s.TTFT_BANDS, ttft / 1e9)],
+            tuple([value is not None for value in measured]),
+            tuple(map(bool, used)),
+            record.gaps is not None,
+            expected is not None,
+        )
+        durations = [record.duration, *phases.values(), *[x for x in measured if x is not None]]
+        counts = [1, *filter(None, used)]
+        if ttft is not None:
+            durations.append(ttft)
+            counts.append(1)
+        if expected is not None:
+            durations.append(round(expected * 1e9))
+        row = Row(durations, counts, list(ttft_phases.values()), record.gaps, _mark(record))
+        self._instruments.samples.add(self._plans.get(kind) or self._make_plan(kind), row)
+
+    def _make_plan(self, kind: Kind) -> Plan:
+        """Where the columns of `observe` go, in its order."""
+        instruments, base = self._instruments, kind.base
+        durations: list[Child] = [(s.REQUEST_DURATION, kind.error_type)]
+        for phase in kind.phases:
+            state = kind.start_state if phase == s.PREFILL else ""
+            durations.append((s.PHASE_DURATION, phase, state))
+        durations += [(metric,) for metric, _ in _chosen(_MEASURED, kind.measured)]
+        counts: list[Child] = [(s.REQUESTS, kind.outcome, kind.last_phase)]
+        counts += [(metric,) for metric, _ in _chosen(_USAGE, kind.used)]
+        if kind.band:
+            durations.append((s.TIME_TO_FIRST_TOKEN, kind.start_state))
+            counts.append((s.TTFT_REQUESTS, kind.band))
+        if kind.is_expected:
+            durations.append((s.EXPECTED_TIME_TO_FIRST_TOKEN, kind.start_state))
+        plan = Plan(
+            [instruments.durations(metric, (*base, *labels)) for metric, *labels in durations],
+            [instruments.child(metric, (*base, *labels)) for metric, *labels in counts],
+            [instruments.child(s.TTFT_PHASE, (*base, p, kind.band)) for p in kind.ttft_phases],
+            instruments.child(s.TIME_PER_OUTPUT_CHUNK, base) if kind.has_gaps else None,
+        )
+        if len(self._plans) >= MAX_PLANS:  # orders of phases are many; those in use come back
+            self._plans.clear()
+        self._plans[kind] = plan
+        return plan
 
     # --- labels -------------------------------------------------------------------------------
-
-    def _child(self, metric: s.Metric, base: Base, *rest: str) -> Any:
-        key = (metric.name, base, rest)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = self._instruments.child(metric, (*base, *rest))
-        return child
 
     def _model(self, record: RequestRecord) -> str:
         """The model as a label: only one that is served, so that no client can grow labels."""
@@ -104,19 +169,6 @@ class MetricsObserver:
     def _phase(self, phase: str) -> str:
         return phase if phase in self._phases else s.OTHER
 
-    # --- what is sampled ----------------------------------------------------------------------
-
-    def _request(self, record: RequestRecord, base: Base, exemplar: Mark) -> None:
-        last = self._phase(record.last_phase)
-        self._child(s.REQUESTS, base, record.outcome, last).inc()
-        duration = self._child(s.REQUEST_DURATION, base, self._error_type(record))
-        observe(duration, record.duration / 1e9, exemplar)
-
-    def _phase_durations(self, record: RequestRecord, base: Base, exemplar: Mark) -> None:
-        for phase, ns in self._labelled(record.phases).items():
-            state = record.start_state if phase == s.PREFILL else ""
-            observe(self._child(s.PHASE_DURATION, base, phase, state), ns / 1e9, exemplar)
-
     def _labelled(self, durations: Mapping[str, int]) -> Mapping[str, int]:
         if durations.keys() <= self._phases:
             return durations
@@ -126,36 +178,9 @@ class MetricsObserver:
             labelled[name] = labelled.get(name, 0) + ns
         return labelled
 
-    def _first_token(self, record: RequestRecord, base: Base, exemplar: Mark) -> None:
-        ttft = record.ttft
-        waited = record.duration if ttft is None else ttft
-        observe(self._child(s.TTFT_OR_END, base), waited / 1e9, exemplar)
-        if ttft is None or record.outcome not in _COUNTED_TTFT:
-            return
-        seconds = ttft / 1e9
-        first = self._child(s.TIME_TO_FIRST_TOKEN, base, record.start_state)
-        observe(first, seconds, exemplar)
-        if self._expect is not None and (expected := self._expect(record)) is not None:
-            child = self._child(s.EXPECTED_TIME_TO_FIRST_TOKEN, base, record.start_state)
-            observe(child, expected, exemplar)
-        band = s.TTFT_BAND_LABELS[bisect_left(s.TTFT_BANDS, seconds)]
-        self._child(s.TTFT_REQUESTS, base, band).inc()
-        for phase, ns in self._labelled(record.ttft_phases).items():
-            self._child(s.TTFT_PHASE, base, phase, band).inc(ns / 1e9)
-        if record.first_answer:
-            answer = (record.first_answer - record.received) / 1e9
-            observe(self._child(s.TIME_TO_FIRST_ANSWER, base), answer, exemplar)
 
-    def _tokens(self, record: RequestRecord, base: Base, exemplar: Mark) -> None:
-        each = record.time_per_output_token
-        if each is not None and record.outcome in _COUNTED_TTFT:
-            observe(self._child(s.TIME_PER_OUTPUT_TOKEN, base), each / 1e9, exemplar)
-        if record.gaps is not None:
-            add_gaps(self._child(s.TIME_PER_OUTPUT_CHUNK, base), record.gaps)
-        for metric, count in _USAGE:
-            number = count(record)
-            if number:
-                self._child(metric, base).inc(number)
+def _chosen(rows: Sequence[Measure], flags: Sequence[bool]) -> list[Measure]:
+    return [row for row, flag in zip(rows, flags, strict=True) if flag]
 
 
 def _wants_tokens(record: RequestRecord) -> bool:
@@ -164,12 +189,33 @@ def _wants_tokens(record: RequestRecord) -> bool:
     return asked and record.tokens_observable
 
 
-def _exemplar(record: RequestRecord) -> Mark:
+def _counted_ttft(record: RequestRecord) -> int | None:
+    """The TTFT of a request that succeeded, or was truncated after its first token."""
+    counts = record.outcome in _COUNTED_TTFT and _wants_tokens(record)
+    return record.ttft if counts else None
+
+
+def _ttft_or_end(record: RequestRecord) -> int | None:
+    if not _wants_tokens(record):
+        return None
+    return record.duration if record.ttft is None else record.ttft
+
+
+def _first_answer(record: RequestRecord) -> int | None:
+    if not record.first_answer or _counted_ttft(record) is None:
+        return None
+    return record.first_answer - record.received
+
+
+def _each_token(record: RequestRecord) -> float | None:
+    return record.time_per_output_token if record.outcome in _COUNTED_TTFT else None
+
+
+def _mark(record: RequestRecord) -> Mark:
     identity = record.identity
     if identity is None or not identity.sampled:
         return None
-    labels = {"trace_id": f"{identity.trace_id:032x}", "span_id": f"{identity.span_id:016x}"}
-    return labels, (record.finished + record.wall_offset) / 1e9
+    return identity, record.finished + record.wall_offset
 
 
 def _wasted(record: RequestRecord) -> int | None:
@@ -182,45 +228,19 @@ def _wasted(record: RequestRecord) -> int | None:
     return usage.input_tokens - (usage.cached_tokens or 0)
 
 
+Measure = tuple[s.Metric, Callable[[RequestRecord], float | None]]
+
+_MEASURED: Final[tuple[Measure, ...]] = (
+    (s.TTFT_OR_END, _ttft_or_end),
+    (s.TIME_TO_FIRST_ANSWER, _first_answer),
+    (s.TIME_PER_OUTPUT_TOKEN, _each_token),
+)
+"""Histograms with the labels of every request, and the ns of one; None leaves no sample."""
+
 _USAGE: Final[tuple[tuple[s.Metric, Callable[[RequestRecord], int | None]], ...]] = (
     (s.USAGE_INPUT, lambda record: record.usage.input_tokens),
     (s.USAGE_OUTPUT, lambda record: record.usage.output_tokens),
     (s.USAGE_CACHED, lambda record: record.usage.cached_tokens),
     (s.USAGE_WASTED, _wasted),
 )
-
-
-def observe(histogram: Any, value: float, exemplar: Mark) -> None:
-    """`histogram.observe`, but for its checks of the exemplar's labels, which we made.
-
-    They cost as much as all else together, thirteen times a request. Where a version keeps its
-    buckets otherwise, the public call does it.
-    """
-    buckets = getattr(histogram, "_buckets", ())
-    bounds = getattr(histogram, "_upper_bounds", ())
-    if len(buckets) != len(bounds) or not buckets:
-        histogram.observe(value, exemplar and exemplar[0])
-        return
-    bucket = buckets[bisect_left(bounds, value)]
-    bucket.inc(1)
-    histogram._sum.inc(value)  # noqa: SLF001 - as in `add_gaps`
-    if exemplar is not None:
-        labels, at = exemplar
-        bucket.set_exemplar(Exemplar(labels, value, at))
-
-
-def add_gaps(histogram: Any, gaps: ChunkGaps) -> None:
-    """Add a request's counted gaps to `histogram` in one go.
-
-    prometheus_client has no public call for it. Its children keep one value per bucket and one for
-    the sum, in every mode; where a version does not, the gaps are refused and counted.
-    """
-    buckets = getattr(histogram, "_buckets", ())
-    total = getattr(histogram, "_sum", None)
-    if len(buckets) != len(gaps.counts) or total is None or not math.isfinite(gaps.total):
-        faults.drop("chunk_gaps")
-        return
-    for bucket, number in zip(buckets, gaps.counts, strict=True):
-        if number:
-            bucket.inc(number)
-    total.inc(gaps.total / 1e9)
+"""Counters with the labels of every request, and what one adds; nothing is added for None or 0."""

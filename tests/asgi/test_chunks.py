@@ -98,8 +98,8 @@ def test_a_shape_that_served_well_is_learned_afresh():
     class Noting(TokenDetector):
         """A detector that notes itself and what it is fed."""
 
-        def __init__(self, framing):
-            super().__init__(framing)
+        def __init__(self, framing, memory):
+            super().__init__(framing, memory)
             detectors.append(self)
 
         def feed(self, body):

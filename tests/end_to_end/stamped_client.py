@@ -23,8 +23,9 @@ _now = SYSTEM.monotonic_ns
 class Answer:
     """One answer: its bytes, and when they came."""
 
-    def __init__(self, trace_id, written):
+    def __init__(self, trace_id, written, span_id=""):
         self.trace_id = trace_id
+        self.span_id = span_id
         self.written = written
         self.reads = []
         self._chunked = None
@@ -144,7 +145,7 @@ class Connection:
         written = _now()
         self._writer.write(request)
         await self._writer.drain()
-        return Answer(trace_id, written)
+        return Answer(trace_id, written, span_id)
 
     async def read_some(self, answer):
         """Wait for more of the answer."""

@@ -10,13 +10,14 @@ from programs import LOOPBACK, Program, clean_environment, free_port, listens
 CHAT = "/v1/chat/completions"
 
 
-def uvicorn(folder, factory="create", *, port=None, **env):
-    """Start `apps:<factory>`; the program, which may not be ready yet."""
+def uvicorn(folder, factory="create", *, port=None, flags=(), **env):
+    """Start `apps:<factory>`, or a module's own; the program, which may not be ready yet."""
     port = free_port() if port is None else port
+    factory = factory if ":" in factory else f"apps:{factory}"
     here = str(Path(__file__).parent)
     command = [
-        *(sys.executable, "-m", "uvicorn", "--factory", f"apps:{factory}", "--app-dir", here),
-        *("--host", LOOPBACK, "--port", port, "--no-access-log"),
+        *(sys.executable, "-m", "uvicorn", "--factory", factory, "--app-dir", here),
+        *("--host", LOOPBACK, "--port", port, "--no-access-log", *flags),
     ]
     log = folder / f"uvicorn-{port}.log"
     program = Program(command, log, env=clean_environment(**env))

@@ -5,24 +5,21 @@
 import asyncio
 import random
 import re
-from collections import Counter
 from functools import partial
 
 import pytest
 from inline_snapshot import snapshot
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest as classic
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from span_recorder import MS, TRACE, SpanRecorder
 
 import llm_trace
 from llm_trace import semconv as s
-from llm_trace.asgi.gaps import GapCounter
 from llm_trace.core import engines, faults
-from llm_trace.core.record import ChunkGaps
 from llm_trace.observers import recorder as module
 from llm_trace.observers.metrics import instruments
-from llm_trace.observers.recorder import MetricsObserver, add_gaps, observe
+from llm_trace.observers.recorder import MetricsObserver
 from llm_trace.testing import (
     RECEIVE,
     FakeClock,
@@ -419,44 +416,6 @@ def test_reasoning_alone_has_no_time_to_first_answer():
     assert [1, 0] == [metrics.value(f"{m.prometheus}_count") for m in names]
 
 
-class OtherHistogram:
-    """A histogram of a version with other insides."""
-
-    def __init__(self):
-        self.observed = []
-
-    def observe(self, value, exemplar=None):
-        """Keep what is observed."""
-        self.observed.append((value, exemplar))
-
-
-def test_other_histograms_are_observed_by_their_public_call():
-    """Where buckets are kept otherwise nothing is lost."""
-    other = OtherHistogram()
-
-    observe(other, 0.5, None)
-    observe(other, 0.7, ({"trace_id": "a"}, 1.0))
-
-    assert [(0.5, None), (0.7, {"trace_id": "a"})] == other.observed
-
-
-@pytest.mark.parametrize("exemplar", [None, ({"trace_id": "a"}, 5.0)])
-@pytest.mark.parametrize("value", [0.0, 0.001, 0.0015, 80.0, 81.0])
-def test_observing_is_what_the_public_call_does(value, exemplar):
-    """Bucket, sum and exemplar are those that prometheus_client would write."""
-    ours, theirs = (Histogram("g", "g", buckets=s.TOKEN_BUCKETS, registry=None) for _ in range(2))
-
-    observe(ours, value, exemplar)
-    theirs.observe(value, exemplar and exemplar[0])
-
-    def told(histogram):
-        samples = next(iter(histogram.collect())).samples
-        kept = [x for x in samples if "created" not in x.name]
-        return [(x.name, x.labels, x.value, x.exemplar and x.exemplar[:2]) for x in kept]
-
-    assert told(theirs) == told(ours)
-
-
 @pytest.mark.parametrize(
     ("marks", "usage", "expected"),
     [
@@ -512,41 +471,6 @@ def test_an_unsampled_request_has_the_same_metrics():
     unsampled.serve(*ANSWER, tracer=SpanRecorder(sampled=False).tracer())
 
     assert classic(sampled.registry) == classic(unsampled.registry)
-
-
-def test_gaps_added_at_once_equal_gaps_observed_one_by_one():
-    """A request's counted gaps leave the histogram as if each had been observed."""
-    chosen = random.Random(5)  # noqa: S311
-    gaps = [chosen.choice([0, MS, chosen.randrange(200 * 10**9)]) for _ in range(500)]
-    counter = GapCounter()
-    one = Histogram("g", "g", buckets=s.TOKEN_BUCKETS, registry=None)
-    each = Histogram("g", "g", buckets=s.TOKEN_BUCKETS, registry=None)
-
-    for gap in gaps:
-        counter.add(gap)
-        each.observe(gap / 1e9)
-    add_gaps(one, counter.freeze(sum(gaps)))
-
-    def numbers(histogram):
-        samples = next(iter(histogram.collect())).samples
-        return {(x.name, x.labels.get("le")): x.value for x in samples if "created" not in x.name}
-
-    assert pytest.approx(numbers(each)) == numbers(one)
-
-
-@pytest.mark.parametrize(
-    ("histogram", "gaps"),
-    [
-        (object(), ChunkGaps([1], 1, 1)),
-        (Histogram("h", "h", buckets=(1,), registry=None), ChunkGaps([1], 1, 1)),
-        (Histogram("i", "i", buckets=(1,), registry=None), ChunkGaps([1, 0], float("nan"), 1)),
-    ],
-)
-def test_gaps_that_do_not_fit_are_refused(histogram, gaps):
-    """Where a version of the library has other insides, or a sum is no number, they are counted."""
-    add_gaps(histogram, gaps)
-
-    assert Counter(chunk_gaps=1) == faults.dropped
 
 
 def test_the_expected_ttft_stands_beside_the_measured_one():

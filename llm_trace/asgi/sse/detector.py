@@ -15,8 +15,9 @@ from __future__ import annotations
 from typing import Final
 
 from llm_trace.asgi.sse.dialect import read
-from llm_trace.asgi.sse.facts import Seen, StreamFacts, Usage
+from llm_trace.asgi.sse.facts import REASONS_LIMIT, Seen, StreamFacts, Usage
 from llm_trace.asgi.sse.framing import Framer, Oversized, fields_of, framing_of, line_of
+from llm_trace.asgi.sse.memory import Memory, opening_of
 from llm_trace.asgi.sse.oversized import bits_of_head
 from llm_trace.asgi.sse.shape import Shape, loosened
 
@@ -39,6 +40,7 @@ class TokenDetector:
     Args:
         framing: "sse" (server-sent events), "ndjson" (a JSON object a line) or "text" (every body
             that is not empty is a token).
+        memory: What earlier streams of the server said; None remembers nothing.
 
     Raises:
         ValueError: If `framing` is none of these.
@@ -49,6 +51,7 @@ class TokenDetector:
         "_framer",
         "_head",
         "_loose",
+        "_memory",
         "_missed_at",
         "_rest",
         "_shape",
@@ -58,12 +61,13 @@ class TokenDetector:
         "held",
     )
 
-    def __init__(self, framing: str) -> None:
+    def __init__(self, framing: str, memory: Memory | None = None) -> None:
         if framing not in _FRAMINGS:
             accepted = ", ".join(map(repr, _FRAMINGS))
             raise ValueError(f"framing must be one of {accepted}, not {framing!r}")
         self.facts = StreamFacts()
         self._sse = framing == "sse"
+        self._memory = memory if self._sse else None
         self._framer = None if framing == "text" else Framer(framing)
         self.held = self._framer.held if self._framer else bytearray()
         self._shape: Shape | None = None
@@ -108,10 +112,13 @@ class TokenDetector:
             self.facts.token_events += events
             return self._bits
         if framer.is_one_event(body):  # which `_usual` has just called unusual
-            bits = self._parse(body)
-            self.facts.token_events += bits & Seen.TOKEN
-            return bits
-        return self._read_all(framer.split(body))
+            bits = self._read_unusual(body)
+        elif self._fits_loosely(body):
+            bits = self._bits
+        else:
+            return self._read_all(framer.split(body))
+        self.facts.token_events += bits & Seen.TOKEN
+        return bits
 
     def _usual(self, body: bytes) -> int:
         """Return how many usual events `body` consists of, 0 if it holds anything else."""
@@ -121,7 +128,7 @@ class TokenDetector:
         if shape.fits(body):
             return 1
         is_long = len(body) > 2 * (len(shape.head) + len(shape.tail))
-        return (is_long and shape.count(body)) or self._fits_loosely(body)
+        return shape.count(body) if is_long else 0
 
     def _fits_loosely(self, event: bytes) -> bool:
         """Say whether `event` is usual but for its digits, blanks and padding."""
@@ -148,15 +155,38 @@ class TokenDetector:
 
     def _read(self, event: bytes) -> int:
         """Return what a whole event is."""
-        if self._shape is not None and (self._shape.fits(event) or self._fits_loosely(event)):
+        if self._shape is not None and self._shape.fits(event):
             return self._bits
-        return self._parse(event)
+        return self._read_unusual(event)
+
+    def _read_unusual(self, event: bytes) -> int:
+        """Return what an event is that has not the shape: remembered, nearly usual, or neither."""
+        if self._memory is not None and (bits := self._recall(event, self._memory)):
+            return bits
+        return self._bits if self._fits_loosely(event) else self._parse(event)
+
+    def _recall(self, event: bytes, memory: Memory) -> int:
+        """Return what an event is whose like was read before, 0 if none was."""
+        opening = opening_of(event)
+        if opening is None:
+            return 0
+        if bits := memory.said(opening, self.facts):
+            return bits
+        shape = memory.shape(opening, self.facts)
+        self._learn(shape)
+        return shape.bits if shape else 0
 
     def _parse(self, event: bytes) -> int:
         """Read an event in full, and learn its shape if there is nothing but a token."""
+        reasons = len(self.facts.finish_reasons)
         reading = read(fields_of(event) if self._sse else line_of(event), self.facts)
+        shape = None
         if reading.pure:
-            self._learn(Shape.learned(event, reading.key, reading.text, reading.bits))
+            shape = Shape.learned(event, reading.key, reading.text, reading.bits)
+            self._learn(shape)
+        if self._memory is not None and len(self.facts.finish_reasons) < REASONS_LIMIT:
+            said = tuple(self.facts.finish_reasons[reasons:])
+            self._memory.learn(event, shape, reading.bits, said)
         return reading.bits
 
     def _oversized(self, head: bytes) -> int:

@@ -93,6 +93,13 @@ class StreamFacts:
         if self.response_model is None:
             self.response_model = as_word(source.get("model"), NAME_LIMIT)
 
+    def name(self, response_id: bytes, response_model: bytes) -> None:
+        """Take id and model, plain ASCII words, where none is known yet."""
+        if self.response_id is None:
+            self.response_id = response_id.decode()
+        if self.response_model is None:
+            self.response_model = response_model.decode()
+
 
 def as_word(value: object, limit: int = WORD_LIMIT) -> str | None:
     """Return a non-empty string cut to `limit` characters, anything else as None."""

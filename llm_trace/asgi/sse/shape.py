@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["Shape", "loosened"]
+__all__ = ["EVENT_LIMIT", "Shape", "loosened"]
 
 _QUOTE: Final = ord('"')
 _ESCAPED: Final = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
@@ -29,7 +29,7 @@ _LOOSE: Final = b"0123456789 "
 _PADDING_KEY: Final = b'"obfuscation":'
 
 # A request in flight may cost 4 KiB, of which two copies of a shape take the half.
-_EVENT_LIMIT: Final = 1024
+EVENT_LIMIT: Final = 1024
 
 
 def loosened(data: bytes) -> bytes:
@@ -65,7 +65,7 @@ class Shape:
         """
         start = _start_of_string(event, key.encode())
         plain = content.encode("utf-8", "replace") + b'"'
-        if start < 0 or len(event) > _EVENT_LIMIT or not event.startswith(plain, start):
+        if start < 0 or len(event) > EVENT_LIMIT or not event.startswith(plain, start):
             return None
         head, tail = event[:start], event[start + len(plain) - 1 :]
         return cls(head, *_without_padding(tail), bits)
@@ -112,7 +112,7 @@ class Shape:
 
 def _is_escaped(content: bytes) -> bool:
     """Say whether all quotes in `content` are escaped."""
-    if len(content) > _EVENT_LIMIT or not content[: content.find(_QUOTE)].endswith(b"\\"):
+    if len(content) > EVENT_LIMIT or not content[: content.find(_QUOTE)].endswith(b"\\"):
         return False
     return _ESCAPED.fullmatch(content) is not None
 
