@@ -121,6 +121,25 @@ UPSTREAM_PREFIX: Final = "llm_trace.upstream.phase."
 RETRIEVAL_DOCUMENTS: Final = "llm_trace.retrieval.documents"
 REASON: Final = "llm_trace.reason"
 
+VERDICT: Final = "llm_trace.verdict"
+VERDICT_CONFIDENCE: Final = "llm_trace.verdict.confidence"
+VERDICT_REASON: Final = "llm_trace.verdict.reason"
+VERDICT_NEXT_CHECK: Final = "llm_trace.verdict.next_check"
+VERDICT_TTFT_IF_HALVED: Final = "llm_trace.verdict.ttft_if_halved"
+VERDICT_TTFT_IF_PREFILL_HALVED: Final = "llm_trace.verdict.ttft_if_prefill_halved"
+PREFILL_FLOOR_RATIO: Final = "llm_trace.prefill.floor_ratio"
+DECODE_FLOOR_RATIO: Final = "llm_trace.decode.floor_ratio"
+
+VERDICTS: Final = (
+    *("edge", "admission", "retrieval", "cold_start", "prepare", "generation", "app_phase"),
+    *("network", "queue_slots", "queue_kv_cache", "queue_deferred", "queue_before_engine"),
+    *("queue", "prefill", "prefill_near_floor", "prefill_far_from_floor", "prefill_contended"),
+    *("cache_lost", "preempted", "event_loop", "back_pressure", "delivery"),
+    *("decode", "decode_near_floor", "decode_far_from_floor", "decode_stalled"),
+    "not_enough_evidence",
+)
+"""What a request can be said to have waited for: the values of `llm_trace.verdict`."""
+
 Source = Literal["asgi", "app", "engine", "upstream"]
 """Who took the stamps of a phase: the values of `llm_trace.phase.source`."""
 

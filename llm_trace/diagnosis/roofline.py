@@ -11,6 +11,7 @@ Times are seconds, sizes bytes, operations count a multiplication and its additi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from llm_trace.diagnosis.devices import Device
@@ -25,7 +26,7 @@ ESTIMATE: Final = (
 MOST_DEVICES: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Roofline:
     """A model in a precision on one or more devices of a kind.
 
@@ -46,12 +47,12 @@ class Roofline:
 
     # --- sizes --------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def weight_bytes(self) -> float:
         """All weights, over all devices."""
         return self.precision.weight_bytes(self.shape)
 
-    @property
+    @cached_property
     def cache_bytes_per_token(self) -> float:
         """What a token adds to the cache, over all devices, before any window is full.
 
@@ -60,10 +61,14 @@ class Roofline:
         return self._cache_bytes(1)
 
     def _cache_bytes(self, context: float) -> float:
+        return self.shape.reach(context) * self._row_bytes
+
+    @cached_property
+    def _row_bytes(self) -> float:
+        """One token's row in the cache of one layer."""
         attention = self.shape.attention
         copies = max(1.0, self.tensor_parallel / attention.cache_heads)
-        each = attention.cache_width * self.precision.cache * copies
-        return self.shape.reach(context) * each
+        return attention.cache_width * self.precision.cache * copies
 
     def read_bytes(self, tokens: float) -> float:
         """Weights that a pass of `tokens` reads.
@@ -71,11 +76,18 @@ class Roofline:
         Experts that nobody chose stay where they are, and of the input embedding only single rows
         are looked up.
         """
+        experts = self.shape.experts
+        if experts is None:
+            return self._common_bytes
+        touched = experts.layers * experts.touched(tokens) * experts.weights
+        return self._common_bytes + touched * self.precision.expert
+
+    @cached_property
+    def _common_bytes(self) -> float:
+        """Weights that every pass reads."""
         shape, precision = self.shape, self.precision
-        experts = shape.experts
-        touched = experts.layers * experts.touched(tokens) * experts.weights if experts else 0.0
         head = (shape.embedding + shape.other) * precision.plain
-        return shape.common * precision.dense + touched * precision.expert + head
+        return shape.common * precision.dense + head
 
     @property
     def memory(self) -> float:
@@ -84,12 +96,12 @@ class Roofline:
 
     # --- arithmetic ---------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def operations_per_token(self) -> float:
         """Of the matrices, for a token in a prefill; its attention comes on top."""
         return 2.0 * self.shape.multiplied
 
-    @property
+    @cached_property
     def operations_per_output(self) -> float:
         """Of the output matrix, once for each position whose next token is wanted."""
         return 2.0 * self.shape.embedding
@@ -101,12 +113,16 @@ class Roofline:
 
     # --- floors -------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def peak(self) -> float:
         """Operations a second of a tensor-parallel group."""
         return self.device.peak(self.precision.compute) * self.tensor_parallel
 
-    @property
+    @cached_property
+    def _peak_of_attention(self) -> float:
+        return self.device.peak("bf16") * self.tensor_parallel
+
+    @cached_property
     def bandwidth(self) -> float:
         """Bytes a second of a tensor-parallel group: the stages of a pipeline read in turn."""
         return self.device.bandwidth * self.tensor_parallel
@@ -128,8 +144,7 @@ class Roofline:
         matrices = tokens * self.operations_per_token + self.operations_per_output
         work = matrices / self.peak
         # Attention multiplies in 16 bits whatever the weights are kept in.
-        pairs = self.attention_operations(tokens, cached)
-        work += pairs / (self.device.peak("bf16") * self.tensor_parallel)
+        work += self.attention_operations(tokens, cached) / self._peak_of_attention
         return work / self.pipeline_parallel
 
     def prefill_reading(self, tokens: float, cached: float = 0) -> float:
@@ -154,8 +169,7 @@ class Roofline:
         """The arithmetic's share of `decode_step`."""
         matrices = self.operations_per_token + self.operations_per_output
         pairs = 2.0 * self.shape.attention.pair_width * self.shape.reach(context)
-        sixteen = self.device.peak("bf16") * self.tensor_parallel
-        return batch * (matrices / self.peak + pairs / sixteen)
+        return batch * (matrices / self.peak + pairs / self._peak_of_attention)
 
     # --- intensities and crossovers -----------------------------------------------------------
 
