@@ -15,6 +15,7 @@ from pathlib import Path
 
 from llm_trace import semconv as s
 from llm_trace.core import ledger
+from llm_trace.diagnosis import rules
 from llm_trace.settings import PREFIX, Settings
 
 DOCS = Path(__file__).parent
@@ -63,7 +64,7 @@ def buckets() -> str:
         if m.buckets:
             rows[m.buckets].append(f"`{m.prometheus}`")
     return table(
-        ("metrics", "bounds, seconds"),
+        ("metrics", "bounds, in the unit of the metric"),
         ((", ".join(names), " ".join(f"{b:g}" for b in bounds)) for bounds, names in rows.items()),
     )
 
@@ -86,12 +87,28 @@ def folded() -> str:
     return table(("after", "the next moment is missing", "the request ended early"), rows)
 
 
+def verdicts() -> str:
+    """Every rule of every phase, in the order in which they are asked."""
+    lists = [
+        ("before all", (rules.EDGE,)),
+        *rules.RULES.items(),
+        ("the app's own", rules.APP_PHASE),
+    ]
+    rows = [
+        (f"`{phase}`" if phase in s.PHASES else phase, f"`{rule.cause}`", rule.next_check)
+        for phase, listed in lists
+        for rule in listed
+    ]
+    return table(("phase", "verdict", "what to look at next"), dict.fromkeys(rows))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "settings": settings,
     "metrics": metrics,
     "buckets": buckets,
     "phases": phases,
     "folded": folded,
+    "verdicts": verdicts,
 }
 
 

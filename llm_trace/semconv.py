@@ -127,8 +127,8 @@ VERDICT_REASON: Final = "llm_trace.verdict.reason"
 VERDICT_NEXT_CHECK: Final = "llm_trace.verdict.next_check"
 VERDICT_TTFT_IF_HALVED: Final = "llm_trace.verdict.ttft_if_halved"
 VERDICT_TTFT_IF_PREFILL_HALVED: Final = "llm_trace.verdict.ttft_if_prefill_halved"
-PREFILL_FLOOR_RATIO: Final = "llm_trace.prefill.floor_ratio"
-DECODE_FLOOR_RATIO: Final = "llm_trace.decode.floor_ratio"
+VERDICT_PREFILL_RATIO: Final = "llm_trace.verdict.prefill_ratio"
+VERDICT_DECODE_RATIO: Final = "llm_trace.verdict.decode_ratio"
 
 VERDICTS: Final = (
     *("edge", "admission", "retrieval", "cold_start", "prepare", "generation", "app_phase"),
@@ -157,6 +157,11 @@ TOKEN_BUCKETS: Final = (
 TTFT_BANDS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, float("inf"))
 """Upper bounds of the bands that tell the tail's phases from the bulk's."""
 TTFT_BAND_LABELS: Final = ("0.1", "0.25", "0.5", "1", "2", "4", "8", "16", "32", "+Inf")
+
+RATIO_BUCKETS: Final = (
+    *(0.5, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0, 20.0, 50.0, 100.0),
+)
+"""Measured over floor, no unit."""
 
 # --- metrics ----------------------------------------------------------------------------------
 
@@ -319,6 +324,35 @@ USAGE_WASTED: Final = Metric(
     REQUEST_LABELS,
     "Prompt tokens computed for requests whose client left before the first token.",
 )
+VERDICTS_COUNTED: Final = Metric(
+    "llm_trace.verdicts",
+    "llm_trace_verdicts_total",
+    "{request}",
+    "counter",
+    (*REQUEST_LABELS, VERDICT, TTFT_BAND),
+    "Finished requests by what they waited for, and by the band of that wait: the time to first "
+    "token, or the whole time of a request without one.",
+)
+PREFILL_RATIO: Final = Metric(
+    "llm_trace.prefill.floor_ratio",
+    "llm_trace_prefill_floor_ratio",
+    "1",
+    "histogram",
+    REQUEST_LABELS,
+    "Prefill time over the least possible on this device, an estimate; under 1 the settings are "
+    "wrong. Only where model and device are known.",
+    RATIO_BUCKETS,
+)
+DECODE_RATIO: Final = Metric(
+    "llm_trace.decode.floor_ratio",
+    "llm_trace_decode_floor_ratio",
+    "1",
+    "histogram",
+    REQUEST_LABELS,
+    "Time per output token over the least possible on this device, an estimate; under 1 the "
+    "settings are wrong. Only where model and device are known.",
+    RATIO_BUCKETS,
+)
 SPANS_DROPPED: Final = Metric(
     "llm_trace.spans.dropped",
     "llm_trace_spans_dropped_total",
@@ -361,6 +395,9 @@ METRICS: Final = (
     USAGE_OUTPUT,
     USAGE_CACHED,
     USAGE_WASTED,
+    VERDICTS_COUNTED,
+    PREFILL_RATIO,
+    DECODE_RATIO,
     SPANS_DROPPED,
     SAMPLES_DROPPED,
     ERRORS_INTERNAL,

@@ -146,6 +146,22 @@ class Settings:
     cached_share: float = _setting(
         0.8, _decimal, "Cached share of the prompt from which a request counts as `cached`."
     )
+    device: str | None = _setting(
+        None,
+        str,
+        "Accelerator that the engine runs on, such as `H100 SXM`, or `TFLOP/s:TB/s` of another: "
+        "with `model_config` each request is compared with its floors. Inside vLLM both are known.",
+    )
+    model_config: str | None = _setting(
+        None, str, "The served model's directory, its `config.json`, or a public name."
+    )
+    tensor_parallel: int = _setting(1, _integer, "Devices that share one copy of the model.")
+    slow_ttft: float | None = _setting(
+        None,
+        _decimal,
+        "Seconds to the first token, or to the end without one, from which a request is logged "
+        "with its verdict, at most one a second. None: none is.",
+    )
     shutdown_timeout: float = _setting(
         5.0, _decimal, "Seconds that the process may spend on sending the last spans at its end."
     )
@@ -197,6 +213,10 @@ def _is_boolean(value: object) -> bool:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or _is_text(value)
 
 
 def _is_names(value: object) -> bool:
@@ -253,6 +273,13 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "max_attribute_bytes": (lambda v: _is_integer(v, 1), "use a whole number above 0"),
     "max_body_bytes": (lambda v: _is_integer(v, 0), "use a whole number of bytes, 0 or more"),
     "cached_share": (lambda v: _is_number(v, 1), "use a share above 0, up to 1"),
+    "device": (_is_text_or_none, "name a device, such as H100 SXM"),
+    "model_config": (_is_text_or_none, "name a model, its directory or its config.json"),
+    "tensor_parallel": (lambda v: _is_integer(v, 1), "use a whole number above 0"),
+    "slow_ttft": (
+        lambda v: v is None or _is_number(v, MAX_TIMEOUT),
+        f"use seconds above 0, up to {MAX_TIMEOUT}",
+    ),
     "shutdown_timeout": (
         lambda v: _is_number(v, MAX_TIMEOUT),
         f"use seconds above 0, up to {MAX_TIMEOUT}",

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from llm_trace.asgi.lifespan import refusing
 from llm_trace.asgi.middleware import LedgerMiddleware
-from llm_trace.core.dispatch import Dispatch
-from llm_trace.errors import SettingsError
+from llm_trace.core.dispatch import Dispatch, Observer
+from llm_trace.errors import LlmTraceError, SettingsError
 from llm_trace.settings import Settings
 from llm_trace.upstream import switch_on
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from llm_trace.observers.sink import SpanSink
 
 App = TypeVar("App", bound="Starlette")
+T = TypeVar("T")
 
 MAX_WRAPPERS: Final = 4
 
@@ -53,11 +54,14 @@ def compose(settings: Settings) -> Dispatch:
 
 
 def _compose(settings: Settings) -> Dispatch:
-    from llm_trace.observers.metrics import instruments  # noqa: PLC0415 - lazy: import stays quick
+    from llm_trace.diagnosis.known import Bench  # noqa: PLC0415 - lazy: import stays quick
+    from llm_trace.observers.metrics import instruments  # noqa: PLC0415
     from llm_trace.observers.recorder import MetricsObserver  # noqa: PLC0415
     from llm_trace.observers.spans import SpanObserver  # noqa: PLC0415
     from llm_trace.observers.tracer import OtelTracer  # noqa: PLC0415
+    from llm_trace.observers.verdicts import VerdictObserver  # noqa: PLC0415
 
+    judge = _settled(Bench, settings)
     accumulators = instruments()
     expect = _expectation(settings.benchmark)
     find_sink, flush = _exports(settings, accumulators.collect)
@@ -72,8 +76,15 @@ def _compose(settings: Settings) -> Dispatch:
         limit=settings.max_attribute_bytes,
         latency=settings.latency_attributes,
         expect=expect,
+        judge=judge,
     )
-    dispatch = Dispatch(OtelTracer(find_sink), (spans, recorder), flush)
+    verdicts = VerdictObserver(accumulators, judge, recorder.base)
+    observers: list[Observer] = [spans, recorder, verdicts]
+    if settings.slow_ttft is not None:
+        from llm_trace.observers.slow_log import SlowLog  # noqa: PLC0415
+
+        observers.append(SlowLog(settings.slow_ttft, judge))
+    dispatch = Dispatch(OtelTracer(find_sink), observers, flush)
     accumulators.watch(dispatch)
     return dispatch
 
@@ -88,6 +99,14 @@ def _expectation(benchmark: str | None) -> Callable[[RequestRecord], float | Non
         return expected.read(benchmark).of
     except ValueError as fault:
         raise SettingsError(f"setting benchmark={benchmark!r} cannot be used: {fault}.") from None
+
+
+def _settled(make: Callable[[Settings], T], settings: Settings) -> T:
+    """What `make` makes of the settings; a name that nobody knows is a fault of theirs."""
+    try:
+        return make(settings)
+    except LlmTraceError as fault:
+        raise SettingsError(f"settings device and model_config cannot be used: {fault}") from None
 
 
 def _exports(

@@ -244,6 +244,7 @@ CONTRADICTIONS = [
     },
     {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://c", "OTEL_EXPORTER_OTLP_INSECURE": "true"},
     {"OTEL_TRACES_EXPORTER": "zipkin"},
+    {"LLM_TRACE_DEVICE": "H1", "LLM_TRACE_MODEL_CONFIG": "Llama-3.1-8B"},
 ]
 
 
@@ -315,6 +316,19 @@ def test_metrics_move_or_stay_away(path, expected):
 def names(exporter):
     """The names of exported spans."""
     return [span.name for span in exporter.get_finished_spans()]
+
+
+def test_a_request_has_a_verdict_on_its_span_and_in_the_log(provider, caplog):
+    """Nothing joined an engine here, so it says which evidence is missing."""
+    exporter = provider()
+    app = llm_trace.instrument(starlette(), slow_ttft=1e-9)
+
+    ask(app)
+
+    [root] = [x for x in exporter.get_finished_spans() if x.name == "chat m"]
+    assert root.attributes[s.VERDICT] == "not_enough_evidence"
+    assert "engine_call" in root.attributes[s.VERDICT_NEXT_CHECK]
+    assert f"{s.VERDICT}=not_enough_evidence" in caplog.text
 
 
 def test_an_apps_own_provider_gets_the_spans(provider):

@@ -7,8 +7,8 @@ So it leaves a hook here, and the first request of each server hands the hook it
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from llm_trace.core.timeline import Timeline
@@ -28,6 +28,27 @@ _hooks: list[Hook] = []
 
 served_models: set[str] = set()
 """Model names that an integrated engine serves: safe metric labels."""
+
+
+class Engine(NamedTuple):
+    """What an engine says of itself; None where it does not."""
+
+    model_config: Mapping[str, Any] | None = None
+    """The fields of the model's `config.json`."""
+    device: str | None = None
+    """As its driver names it."""
+    tensor_parallel: int = 1
+    cache_type: str | None = None
+    """Data type of the KV cache; `auto`: the model's."""
+    slots: int | None = None
+    """Requests that it runs at once."""
+    step_tokens: int | None = None
+    """Tokens that one step computes at most."""
+    prefix_caching: bool | None = None
+
+
+described: list[Engine] = []
+"""What the engines of this process said; the last one serves."""
 
 _watched: weakref.WeakSet[Live] = weakref.WeakSet()
 

@@ -58,8 +58,8 @@ class Verdict(NamedTuple):
         yield s.VERDICT_NEXT_CHECK, self.next_check
         yield s.VERDICT_TTFT_IF_HALVED, _seconds(self.ttft_if_halved)
         yield s.VERDICT_TTFT_IF_PREFILL_HALVED, _seconds(self.ttft_if_prefill_halved)
-        yield s.PREFILL_FLOOR_RATIO, self.ratios.prefill
-        yield s.DECODE_FLOOR_RATIO, self.ratios.decode
+        yield s.VERDICT_PREFILL_RATIO, self.ratios.prefill
+        yield s.VERDICT_DECODE_RATIO, self.ratios.decode
 
 
 def _seconds(ns: int | None) -> float | None:

@@ -469,7 +469,7 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
             "model for them.",
         ),
     ),
-    "network": (
+    s.NETWORK: (
         Rule(
             "network",
             _always,

@@ -88,7 +88,7 @@ class MetricsObserver:
         used = [count(record) for _, count in _USAGE]
         expected = None if ttft is None or self._expect is None else self._expect(record)
         kind = Kind(
-            (record.operation, record.provider, self._model(record)),
+            self.base(record),
             self._error_type(record),
             record.outcome,
             self._phase(record.last_phase),
@@ -136,6 +136,10 @@ class MetricsObserver:
             self._plans.clear()
         self._plans[kind] = plan
         return plan
+
+    def base(self, record: RequestRecord) -> tuple[str, str, str]:
+        """The labels of every request metric: operation, provider and model."""
+        return (record.operation or "", record.provider, self._model(record))
 
     # --- labels -------------------------------------------------------------------------------
 

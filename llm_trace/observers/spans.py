@@ -17,6 +17,7 @@ from llm_trace.core.ledger import HANDED_OFF, QUEUED, Segment
 from llm_trace.core.outcome import FAULTS
 from llm_trace.core.record import CallRecord, IntervalRecord, RequestRecord
 from llm_trace.core.timeline import random_span_id
+from llm_trace.core.verdict import Judge
 from llm_trace.observers.root import root_attributes, root_name
 from llm_trace.observers.sink import FinishedSpan, SpanSink
 from llm_trace.observers.tracer import span_context
@@ -54,6 +55,7 @@ class SpanObserver:
         limit: Bound of a string attribute, in UTF-8 bytes.
         latency: Whether the root carries the `gen_ai.latency.*` keys.
         expect: Seconds of TTFT that a benchmark lets us expect of a request, if there is one.
+        judge: Finds the verdict that the root carries; None: it has none.
     """
 
     def __init__(
@@ -63,11 +65,13 @@ class SpanObserver:
         limit: int,
         latency: bool,
         expect: Expect | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self._find_sink = find_sink
         self._limit = limit
         self._latency = latency
         self._expect = expect
+        self._judge = judge
 
     def observe(self, record: RequestRecord) -> None:
         """Emit the spans of `record`, children first, as a live tracer would end them."""
@@ -96,6 +100,9 @@ class SpanObserver:
         attributes = root_attributes(record, limit=self._limit, latency=self._latency)
         if self._expect is not None and (seconds := self._expect(record)) is not None:
             attributes[s.EXPECTED_TTFT] = seconds
+        if self._judge is not None and (verdict := self._judge(record)) is not None:
+            said = verdict.attributes()
+            attributes.update((key, value) for key, value in said if value is not None)
         return FinishedSpan(
             root_name(record),
             family.root,

@@ -270,8 +270,8 @@ def test_a_verdict_says_its_numbers():
         s.VERDICT_NEXT_CHECK: verdict.next_check,
         s.VERDICT_TTFT_IF_HALVED: 0.475,
         s.VERDICT_TTFT_IF_PREFILL_HALVED: 0.916,
-        s.PREFILL_FLOOR_RATIO: None,
-        s.DECODE_FLOOR_RATIO: None,
+        s.VERDICT_PREFILL_RATIO: None,
+        s.VERDICT_DECODE_RATIO: None,
     }
 
 
