@@ -32,7 +32,14 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanKind, Status, StatusCode, TraceState
+from opentelemetry.trace import (
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+)
 
 from llm_trace import semconv as s
 from llm_trace._version import __version__
@@ -40,7 +47,7 @@ from llm_trace.core import faults
 from llm_trace.core.clock import SYSTEM
 from llm_trace.observers.bridge import Distribution, Point, exemplar_ids, translate
 from llm_trace.observers.endpoint import Endpoint
-from llm_trace.observers.sink import FinishedSpan
+from llm_trace.observers.sink import FinishedSpan, Trace
 
 SCOPE: Final = InstrumentationScope(s.SCOPE, __version__, s.SCHEMA_URL)
 
@@ -49,6 +56,8 @@ _ERROR: Final = Status(StatusCode.ERROR)
 _QUIET_SECONDS: Final = 60
 _GRPC_LOGGER: Final = "opentelemetry.exporter.otlp.proto.grpc.exporter"
 """Where both gRPC exporters log."""
+_SPANS_A_TRACE: Final = 8
+"""By which the SDK's batch size, in spans, becomes one in traces; exports keep to the former."""
 _ENGINES_OWN: Final = "vllm.instrumenting_module_name"
 """Resource key of the provider that vLLM sets for itself; request spans do not belong there."""
 
@@ -72,22 +81,27 @@ class ProviderSink:
         result = self._provider.sampler.should_sample(parent, trace_id, name, kind)
         return result.decision.is_sampled(), result.trace_state
 
-    def emit(self, span: FinishedSpan) -> None:
-        """Hand `span` to the provider's processors."""
-        self._provider._active_span_processor.on_end(  # noqa: SLF001 - see the class
-            ReadableSpan(
-                name=span.name,
-                context=span.context,
-                parent=span.parent,
-                resource=self._provider.resource,
-                attributes=span.attributes,
-                kind=span.kind,
-                status=_ERROR if span.failed else _UNSET,
-                start_time=span.start,
-                end_time=span.end,
-                instrumentation_scope=SCOPE,
-            )
-        )
+    def emit(self, trace: Trace) -> None:
+        """Hand the spans to the provider's processors."""
+        on_end = self._provider._active_span_processor.on_end  # noqa: SLF001 - see the class
+        resource = self._provider.resource
+        for span in trace:
+            on_end(_readable(span, resource))
+
+
+def _readable(span: FinishedSpan, resource: Resource) -> ReadableSpan:
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=resource,
+        attributes=span.attributes,
+        kind=span.kind,
+        status=_ERROR if span.failed else _UNSET,
+        start_time=span.start,
+        end_time=span.end,
+        instrumentation_scope=SCOPE,
+    )
 
 
 def sink_of(provider: Any) -> ProviderSink | None:
@@ -98,22 +112,54 @@ def sink_of(provider: Any) -> ProviderSink | None:
     return None if _ENGINES_OWN in provider.resource.attributes else ProviderSink(provider)
 
 
-class _CountingExporter(SpanExporter):
-    """Counts what the wrapped exporter could not send."""
+class _Queued:
+    """A trace in the queue, which asks of what it holds only whether it is sampled: ours are."""
 
-    def __init__(self, exporter: SpanExporter) -> None:
+    __slots__ = ("trace",)
+    context: Final = SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+
+class _TraceExporter(SpanExporter):
+    """Makes the spans of queued traces, sends them, and counts what could not be sent."""
+
+    def __init__(self, exporter: SpanExporter, resource: Resource) -> None:
         self._exporter = exporter
+        self._resource = resource
+        self.most = BatchSpanProcessor._default_max_export_batch_size()  # type: ignore[no-untyped-call]  # noqa: SLF001
+        """Spans of one export."""
         self.done = 0
+        """Spans that left the queue."""
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+    def export(self, spans: Sequence[Any]) -> SpanExportResult:
+        """Send the spans of `spans`, which are queued traces."""
+        made: list[ReadableSpan] = []
+        for queued in spans:
+            made += self._made(queued.trace)
+            while len(made) >= self.most:
+                self._send(made[: self.most])
+                del made[: self.most]
+        if made:
+            self._send(made)
+        return SpanExportResult.SUCCESS
+
+    def _made(self, trace: Trace) -> list[ReadableSpan]:
+        self.done += len(trace)
+        try:
+            return [_readable(span, self._resource) for span in trace]
+        except Exception as error:  # noqa: BLE001 - a trace that cannot be made costs no other
+            faults.contain("SpanObserver", error)
+            return []
+
+    def _send(self, spans: Sequence[ReadableSpan]) -> None:
         result = SpanExportResult.FAILURE
         try:
             result = self._exporter.export(spans)
         finally:
-            self.done += len(spans)
             if result is not SpanExportResult.SUCCESS:
                 faults.spans["export_failed"] += len(spans)
-        return result
 
     def shutdown(self) -> None:
         self._exporter.shutdown()
@@ -122,21 +168,36 @@ class _CountingExporter(SpanExporter):
         return self._exporter.force_flush(timeout_millis)
 
 
-class _BoundedProcessor(BatchSpanProcessor):
-    """A batch processor that counts and refuses what its queue has no room for."""
+class _TraceQueue(BatchSpanProcessor):
+    """A batch processor of whole traces; counts and refuses what it has no room for.
 
-    def __init__(self, exporter: _CountingExporter) -> None:
+    One item a request, whose spans are made in the background: that is cheaper for the request, and
+    a record takes less memory than its spans. Room is counted in spans all the same.
+    """
+
+    def __init__(self, exporter: _TraceExporter, room: int | None = None) -> None:
         self._exporter = exporter
         self._taken = 0
-        self._room = BatchSpanProcessor._default_max_queue_size()  # type: ignore[no-untyped-call]  # noqa: SLF001
-        super().__init__(exporter)
+        self._room: int = room or BatchSpanProcessor._default_max_queue_size()  # type: ignore[no-untyped-call]  # noqa: SLF001
+        batch = max(1, exporter.most // _SPANS_A_TRACE)
+        super().__init__(exporter, max_queue_size=self._room, max_export_batch_size=batch)
 
-    def on_end(self, span: ReadableSpan) -> None:
-        if self._taken - self._exporter.done >= self._room:
-            faults.spans["queue_full"] += 1
+    def take(self, trace: Trace) -> None:
+        """Queue a trace, or refuse it."""
+        number = len(trace)
+        if self._taken + number - self._exporter.done > self._room:
+            faults.spans["queue_full"] += number
             return
-        self._taken += 1
-        super().on_end(span)
+        self._taken += number
+        self.on_end(_Queued(trace))  # type: ignore[arg-type]
+
+
+class _QueueSink(ProviderSink):
+    """The private provider's sink: traces go into the queue as they are."""
+
+    def __init__(self, provider: TracerProvider, queue: _TraceQueue) -> None:
+        super().__init__(provider)
+        self.emit = queue.take  # type: ignore[method-assign]
 
 
 def _bridge(
@@ -211,13 +272,16 @@ class Pipeline:
 
     def add_spans(self, endpoint: Endpoint) -> ProviderSink:
         """Export spans to `endpoint`; the private sink that takes them."""
-        provider = TracerProvider(shutdown_on_exit=False)
-        processor = _BoundedProcessor(_CountingExporter(_span_exporter(endpoint)))
-        provider.add_span_processor(processor)
-        self._flushes.append(processor.force_flush)
-        self._shutdowns.append(provider.shutdown)
         _announce("spans", endpoint)
-        return ProviderSink(provider)
+        return self.add_exporter(_span_exporter(endpoint))
+
+    def add_exporter(self, exporter: SpanExporter, room: int | None = None) -> ProviderSink:
+        """Export spans by `exporter`, of which `room` may wait: OTEL_BSP_MAX_QUEUE_SIZE if None."""
+        provider = TracerProvider(shutdown_on_exit=False)
+        queue = _TraceQueue(_TraceExporter(exporter, provider.resource), room)
+        self._flushes.append(queue.force_flush)
+        self._shutdowns.append(queue.shutdown)
+        return _QueueSink(provider, queue)
 
     def add_metrics(self, endpoint: Endpoint, families: Callable[[], Iterable[Any]]) -> None:
         """Export what `families` gives to `endpoint`, every OTEL_METRIC_EXPORT_INTERVAL."""

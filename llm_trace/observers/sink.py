@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from opentelemetry.context import Context
@@ -24,6 +24,16 @@ class FinishedSpan(NamedTuple):
     failed: bool = False
 
 
+class Trace(Protocol):
+    """The spans of one request, made when they are asked for."""
+
+    def __len__(self) -> int:
+        """How many they are."""
+
+    def __iter__(self) -> Iterator[FinishedSpan]:
+        """The spans, children first."""
+
+
 class SpanSink(Protocol):
     """A provider, as far as finished spans need one."""
 
@@ -38,5 +48,5 @@ class SpanSink(Protocol):
     ) -> tuple[bool, TraceState | None]:
         """Whether the provider's sampler takes the trace, and the trace state it sets."""
 
-    def emit(self, span: FinishedSpan) -> None:
-        """Hand a sampled span to the provider's processors."""
+    def emit(self, trace: Trace) -> None:
+        """Take the spans of a sampled request, now or when they are exported."""

@@ -7,7 +7,9 @@ request runs and their number depends on phases, never on chunks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from dataclasses import replace
+from types import NoneType
+from typing import Final, TypeVar
 
 from opentelemetry.trace import SpanContext, SpanKind
 
@@ -74,15 +76,14 @@ class SpanObserver:
         self._judge = judge
 
     def observe(self, record: RequestRecord) -> None:
-        """Emit the spans of `record`, children first, as a live tracer would end them."""
+        """Hand over the spans of `record`, to be made when they are wanted."""
         identity = record.identity
         sink = self._find_sink() if identity is not None and identity.sampled else None
-        if identity is None or sink is None:
-            return
-        for span in self._spans(record, identity):
-            sink.emit(span)
+        if identity is not None and sink is not None:
+            sink.emit(_Trace(self, _settled(record, self._limit), identity))
 
-    def _spans(self, record: RequestRecord, identity: TraceIdentity) -> Iterator[FinishedSpan]:
+    def spans(self, record: RequestRecord, identity: TraceIdentity) -> Iterator[FinishedSpan]:
+        """The spans of `record`, children first, as a live tracer would end them."""
         family = _Family(identity, record.wall_offset)
         if record.operation is not None:
             for segment in record.segments:
@@ -177,6 +178,58 @@ class SpanObserver:
             kind=SpanKind.CLIENT if call.source == "upstream" else SpanKind.INTERNAL,
             failed=call.error_type is not None,
         )
+
+
+class _Trace:
+    """The spans of one record, not made yet: a record is the smaller thing to keep in a queue."""
+
+    __slots__ = ("_identity", "_observer", "_record")
+
+    def __init__(
+        self, observer: SpanObserver, record: RequestRecord, identity: TraceIdentity
+    ) -> None:
+        self._observer = observer
+        self._record = record
+        self._identity = identity
+
+    def __len__(self) -> int:
+        record = self._record
+        phases = record.segments if record.operation is not None else ()
+        made = [segment.phase for segment in phases if segment.phase in SOURCES]
+        calls = [call for call in record.calls if call.span_id]
+        return 1 + len(made) + len(record.intervals) + len(calls)
+
+    def __iter__(self) -> Iterator[FinishedSpan]:
+        return self._observer.spans(self._record, self._identity)
+
+
+_PLAIN: Final = frozenset({str, int, float, bool, NoneType})
+
+
+def _settled(record: RequestRecord, limit: int) -> RequestRecord:
+    """`record` with the app's values as they are now: its objects are for its own thread to read.
+
+    Spans may be made later, in another thread, where an object may have changed or may not be
+    touched. Text and numbers, which nearly all are, stay as they are.
+    """
+    said = [record.attributes]
+    said += [interval.attributes for interval in record.intervals]
+    said += [call.attributes for call in record.calls]
+    if all(type(value) in _PLAIN for attributes in said for value in attributes.values()):
+        return record
+    return replace(
+        record,
+        attributes=clean_all(record.attributes.items(), limit),
+        intervals=tuple(_settle(interval, limit) for interval in record.intervals),
+        calls=tuple(_settle(call, limit) for call in record.calls),
+    )
+
+
+Said = TypeVar("Said", IntervalRecord, CallRecord)
+
+
+def _settle(said: Said, limit: int) -> Said:
+    return said._replace(attributes=clean_all(said.attributes.items(), limit))
 
 
 def _queue_facts(record: RequestRecord, _call: CallRecord) -> list[tuple[str, Value | None]]:

@@ -24,8 +24,9 @@ from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.asgi.types import ASGIApp
 from llm_trace.core.dispatch import Dispatch
 from llm_trace.observers.metrics import Instruments
-from llm_trace.observers.providers import ProviderSink
+from llm_trace.observers.providers import Pipeline, ProviderSink
 from llm_trace.observers.recorder import MetricsObserver
+from llm_trace.observers.sink import SpanSink
 from llm_trace.observers.spans import SpanObserver
 from llm_trace.observers.tracer import OtelTracer
 from llm_trace.settings import Settings
@@ -108,12 +109,21 @@ def metrics_unsaid() -> Contender:
 
 
 def full() -> Contender:
-    """Root span, phase spans and every metric with exemplars, for an app that says all it can."""
+    """Root span, phase spans and every metric with exemplars, for an app that says all it can.
+
+    Exported as `instrument()` does it where an endpoint is configured.
+    """
+    exporter = DroppingExporter()
+    pipeline = Pipeline(10.0)
+    sink = pipeline.add_exporter(exporter, room=QUEUE)
+    return Contender(_spanned(sink), pipeline.flush, pipeline.shutdown, exporter)
+
+
+def full_provider() -> Contender:
+    """The same through a provider of the app's own."""
     provider, exporter = _provider()
     sink = ProviderSink(provider)
-    spans = SpanObserver(lambda: sink, limit=1024, latency=True)
-    dispatch = Dispatch(OtelTracer(lambda: sink), [spans, _recorder()])
-    return Contender(_traced(Voiced(), dispatch), provider.force_flush, provider.shutdown, exporter)
+    return Contender(_spanned(sink), provider.force_flush, provider.shutdown, exporter)
 
 
 CONTENDERS: Final[dict[str, tuple[str, Callable[[], Contender]]]] = {
@@ -126,6 +136,7 @@ CONTENDERS: Final[dict[str, tuple[str, Callable[[], Contender]]]] = {
     "metrics_unsaid": ("llm_trace, metrics, untouched app", metrics_unsaid),
     "metrics_only": ("llm_trace, metrics, app's voice", metrics_only),
     "full": ("llm_trace, spans and metrics, app's voice", full),
+    "full_provider": ("the same, through the app's provider", full_provider),
 }
 """Key, what the report calls it, and how it is built."""
 
@@ -144,6 +155,11 @@ def _meter_provider() -> MeterProvider:
 
 def _recorder() -> MetricsObserver:
     return MetricsObserver(Instruments())
+
+
+def _spanned(sink: SpanSink) -> LedgerMiddleware:
+    spans = SpanObserver(lambda: sink, limit=1024, latency=True)
+    return _traced(Voiced(), Dispatch(OtelTracer(lambda: sink), [spans, _recorder()]))
 
 
 def _traced(endpoint: ASGIApp, dispatch: Dispatch) -> LedgerMiddleware:

@@ -54,7 +54,7 @@ def test_a_finished_span_reaches_the_apps_own_processors(failed):
     provider = TracerProvider(resource=Resource({"service.name": "app"}), shutdown_on_exit=False)
     exporter = InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    sink_of(provider).emit(finished(failed=failed))
+    sink_of(provider).emit([finished(failed=failed)])
     (span,) = exporter.get_finished_spans()
 
     assert (span.name, span.start_time, span.end_time) == ("chat m", 10, 20)
@@ -139,7 +139,7 @@ def test_what_could_not_be_sent_is_counted(staged, pipeline, outcome, lost, capl
     staged.outcome = outcome
     sink = pipeline.add_spans(ENDPOINT)
     for _ in range(3):
-        sink.emit(finished())
+        sink.emit([finished()])
     pipeline.flush()
     pipeline.shutdown()
 
@@ -149,9 +149,9 @@ def test_what_could_not_be_sent_is_counted(staged, pipeline, outcome, lost, capl
     assert isinstance(outcome, Exception) == bool(caplog.records)
 
 
-def test_the_counting_exporter_flushes_what_it_wraps():
+def test_the_exporter_of_traces_flushes_what_it_wraps():
     """The SDK may ask it."""
-    assert providers._CountingExporter(Staged()).force_flush(5) is True
+    assert providers._TraceExporter(Staged(), Resource({})).force_flush(5) is True
 
 
 def test_a_full_queue_refuses_and_counts(staged, pipeline, monkeypatch):
@@ -161,14 +161,48 @@ def test_a_full_queue_refuses_and_counts(staged, pipeline, monkeypatch):
     staged.gate.clear()
     sink = pipeline.add_spans(ENDPOINT)
     for _ in range(10):
-        sink.emit(finished())
+        sink.emit([finished()])
     staged.gate.set()
     pipeline.flush()
 
     assert faults.spans == Counter(queue_full=6)
     assert sum(staged.batches) == 4
-    sink.emit(finished())
+    sink.emit([finished()])
     assert faults.spans == Counter(queue_full=6)
+
+
+def test_a_trace_is_refused_as_a_whole(staged, pipeline, monkeypatch):
+    """Room is counted in spans: half a trace is of no use."""
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "4")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2")
+    staged.gate.clear()
+    sink = pipeline.add_spans(ENDPOINT)
+    for size in (3, 2, 1):
+        sink.emit([finished()] * size)
+    staged.gate.set()
+    pipeline.flush()
+
+    assert faults.spans == Counter(queue_full=2)
+    assert staged.batches in ([2, 2], [2, 1, 1])
+
+
+def test_a_trace_that_cannot_be_made_costs_no_other(staged, pipeline):
+    """It is contained and counted where spans are made, in the background."""
+
+    class Broken(list):
+        """A trace whose spans fail."""
+
+        def __iter__(self):
+            raise ValueError("no")
+
+    sink = pipeline.add_spans(ENDPOINT)
+    with faults.production():
+        for trace in ([finished()], Broken([1]), [finished()]):
+            sink.emit(trace)
+        pipeline.flush()
+
+    assert sum(staged.batches) == 2
+    assert faults.internal == Counter(SpanObserver=1)
 
 
 def test_the_end_is_bounded_even_while_an_export_hangs(staged, caplog):
@@ -176,7 +210,7 @@ def test_the_end_is_bounded_even_while_an_export_hangs(staged, caplog):
     staged.gate.clear()
     pipeline = Pipeline(0.05)
     sink = pipeline.add_spans(ENDPOINT)
-    sink.emit(finished())
+    sink.emit([finished()])
     begun = providers.SYSTEM.monotonic_ns()
     pipeline.flush()
     pipeline.shutdown()
@@ -249,7 +283,7 @@ def test_both_signals_over_grpc(pipeline, caplog):
         endpoint = Endpoint(receiver.endpoint, "grpc", {"api-key": "a,b"})
         sink = pipeline.add_spans(endpoint)
         pipeline.add_metrics(endpoint, Instruments().collect)
-        sink.emit(finished())
+        sink.emit([finished()])
         pipeline.flush()
 
         assert [span.name for span in receiver.spans()] == ["chat m"]
@@ -265,7 +299,7 @@ def test_both_signals_over_http(pipeline, tap):
     pipeline.add_metrics(
         Endpoint(f"{tap.endpoint}/v1/metrics", "http/protobuf"), Instruments().collect
     )
-    sink.emit(finished())
+    sink.emit([finished()])
     pipeline.flush()
 
     eventually(lambda: [x.name for x in tap.spans()] == ["chat m"], "no span came")

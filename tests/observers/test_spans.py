@@ -828,3 +828,37 @@ def test_a_root_says_what_a_benchmark_expects_of_it(trace, expected, said):
     root = trace(STREAM, chunk("Hi"), DONE, END, expect=lambda _record: expected)[-1]
 
     assert said == {k: v for k, v in root["attributes"].items() if k == s.EXPECTED_TTFT}
+
+
+class Later:
+    """An object of the app that says something else each time it is read."""
+
+    def __init__(self):
+        self.read = 0
+
+    def __str__(self):
+        self.read += 1
+        return f"read {self.read}"
+
+
+def test_objects_of_the_app_are_read_before_its_request_ends(clock):
+    """Spans may be made later and elsewhere; what the app gave is read once, on its own thread."""
+    queued, said, rag = [], Later(), Rag(of=Later())
+    sink = SpanRecorder()
+    sink.emit = queued.append
+    steps = (
+        lambda: llm_trace.annotate(who=said),
+        rag.enter(lambda: llm_trace.phase("rerank", by=Later())),
+        rag.leave,
+        rag.enter(lambda: llm_trace.engine_call("chat", "m", of=Later())),
+        rag.leave,
+        *(STREAM, chunk("a"), DONE, END),
+    )
+    app = scripted(clock, *steps)
+    asyncio.run(drive(app, sink.observer(), body=ASKED, clock=clock, tracer=sink.tracer()))
+    (made,) = queued
+
+    assert said.read == 1
+    for _ in range(2):
+        values = {key: v for span in made for key, v in span.attributes.items()}
+        assert {values[key] for key in ("who", "by", "of")} == {"read 1"}
