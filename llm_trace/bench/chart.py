@@ -20,6 +20,9 @@ _NAMES: Final = 190
 COLOURS: Final = 8
 """How many series have a colour of their own; the page names them --c0 and on."""
 
+_LEAST: Final = 1e-9
+"""Values under it are drawn as nothing."""
+
 _numbers: Final = count()
 
 
@@ -95,7 +98,7 @@ def bars(title: str, about: str, unit: str, legend: Sequence[str], rows: Sequenc
 
 def ticks(most: float) -> list[float]:
     """Round marks from 0 to at least `most`."""
-    if not math.isfinite(most) or most <= 0:
+    if not _LEAST <= most < math.inf:
         return [0.0, 1.0]
     raw = most / 5
     power = 10.0 ** math.floor(math.log10(raw))

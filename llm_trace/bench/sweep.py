@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from llm_trace.bench.counters import Counters, served_before
+from llm_trace.bench.errors import BenchError
 from llm_trace.bench.plan import Cell, Plan
 from llm_trace.bench.prompts import Prompt, Prompts
 from llm_trace.bench.rulers import find_ruler
@@ -70,10 +71,14 @@ class Sweep:
         self.run = Run(plan)
 
     async def __call__(self) -> Run:
-        """Run everything; what was measured so far stays in `run` whatever happens."""
+        """Run everything; what was measured so far stays in `run` whatever happens.
+
+        Raises:
+            BenchError: The first request already failed.
+        """
         run = self.run
         run.served_before = served_before(await self._server.counters())
-        run.first = await self._ask("Count from one to ten in words, one a line.", "the first")
+        run.first = await self._first()
         prompts = await self._rule()
         for length in self._plan.lengths:
             run.warm_up.append(await self._warm(prompts, length))
@@ -82,6 +87,13 @@ class Sweep:
                 break
             run.measured.append(await self._measure(prompts, cell))
         return run
+
+    async def _first(self) -> Sample:
+        sample = await self._ask("Count from one to ten in words, one a line.", "the first")
+        if sample.outcome != "ok":
+            said = " ".join(filter(None, (sample.reason, sample.said)))
+            raise BenchError(f"the first request failed: {said}")
+        return sample
 
     async def _rule(self) -> Prompts:
         server = self._server
