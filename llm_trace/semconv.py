@@ -102,15 +102,28 @@ EXPECTED_TTFT: Final = "llm_trace.expected_ttft"
 UNATTRIBUTED_SECONDS: Final = "llm_trace.unattributed"
 ENGINE_TIER: Final = "llm_trace.engine.tier"
 ENGINE_REQUEST_ID: Final = "llm_trace.engine.request_id"
+ENGINE_LORA: Final = "llm_trace.engine.lora_name"
+ENGINE_RANK: Final = "llm_trace.engine.data_parallel_rank"
+ENGINE_LEG: Final = "llm_trace.engine.disaggregated"
 QUEUE_BEFORE_ENGINE: Final = "llm_trace.queue.before_engine"
+QUEUE_IN_ENGINE: Final = "llm_trace.queue.in_engine"
+QUEUE_REQUEUED: Final = "llm_trace.queue.requeued"
+BATCH_RUNNING: Final = "llm_trace.batch.running"
+BATCH_WAITING: Final = "llm_trace.batch.waiting"
+BATCH_KV_USAGE: Final = "llm_trace.batch.kv_cache_usage"
 PREEMPTIONS: Final = "llm_trace.preemptions"
 PREFILL_CACHED_TOKENS: Final = "llm_trace.prefill.cached_tokens"
 PREFILL_COMPUTED_TOKENS: Final = "llm_trace.prefill.computed_tokens"
+PREFILL_EXTERNAL_TOKENS: Final = "llm_trace.prefill.external_tokens"
+PREFILL_WASTED_TOKENS: Final = "llm_trace.prefill.wasted_tokens"
 PREFILL_CHUNKS: Final = "llm_trace.prefill.chunks"
 PREFILL_CHUNK_TOKENS: Final = "llm_trace.prefill.chunk.tokens"
 PREFILL_CHUNK_STARTS: Final = "llm_trace.prefill.chunk.starts"
 PREFILL_CHUNK_DURATIONS: Final = "llm_trace.prefill.chunk.durations"
 DECODE_MAX_GAP: Final = "llm_trace.decode.max_gap"
+DECODE_MAX_TOKEN_GAP: Final = "llm_trace.decode.max_token_gap"
+DECODE_STALL: Final = "llm_trace.decode.stall"
+DECODE_STALL_CAUSE: Final = "llm_trace.decode.stall_cause"
 FIRST_TOKEN_OBSERVABLE: Final = "llm_trace.tokens.observable"
 MOMENTS_DROPPED: Final = "llm_trace.moments.dropped"
 UPSTREAM_FIRST_BYTE: Final = "llm_trace.upstream.first_byte"
@@ -140,8 +153,11 @@ VERDICTS: Final = (
 )
 """What a request can be said to have waited for: the values of `llm_trace.verdict`."""
 
-Source = Literal["asgi", "app", "engine", "upstream"]
-"""Who took the stamps of a phase: the values of `llm_trace.phase.source`."""
+Source = Literal["asgi", "app", "engine", "upstream", "inferred"]
+"""Who took the stamps of a phase: the values of `llm_trace.phase.source`.
+
+`inferred`: nobody stamped it; it follows from what the engine reported after its steps.
+"""
 
 # --- buckets, in seconds ----------------------------------------------------------------------
 
@@ -165,7 +181,7 @@ RATIO_BUCKETS: Final = (
 
 # --- metrics ----------------------------------------------------------------------------------
 
-Kind = Literal["histogram", "counter", "updowncounter"]
+Kind = Literal["histogram", "counter", "updowncounter", "gauge"]
 
 
 class Metric(NamedTuple):
@@ -276,6 +292,15 @@ TIME_PER_OUTPUT_CHUNK: Final = Metric(
     "Gaps between streamed chunks that carry tokens; a chunk may hold several tokens.",
     TOKEN_BUCKETS,
 )
+INTER_TOKEN_LATENCY: Final = Metric(
+    "llm_trace.inter_token_latency",
+    "llm_trace_inter_token_latency_seconds",
+    "s",
+    "histogram",
+    REQUEST_LABELS,
+    "Times between output tokens, from the engine's own ticks; tokens of one step share its time.",
+    TOKEN_BUCKETS,
+)
 REQUESTS: Final = Metric(
     "llm_trace.requests",
     "llm_trace_requests_total",
@@ -322,7 +347,31 @@ USAGE_WASTED: Final = Metric(
     "{token}",
     "counter",
     REQUEST_LABELS,
-    "Prompt tokens computed for requests whose client left before the first token.",
+    "Prompt tokens computed for requests that ended without a token for their client.",
+)
+ENGINE_INFO: Final = Metric(
+    "llm_trace.engine.info",
+    "llm_trace_engine_info",
+    "",
+    "gauge",
+    (ENGINE_TIER,),
+    "Engines that are joined to this server, by how much they tell.",
+)
+ENGINE_OLDEST_WAITING: Final = Metric(
+    "llm_trace.engine.oldest_waiting",
+    "llm_trace_engine_oldest_waiting_seconds",
+    "s",
+    "gauge",
+    (),
+    "Age of the oldest request handed off to an engine and not known to be begun; 0 without one.",
+)
+ENGINE_FOREIGN_CLOCK: Final = Metric(
+    "llm_trace.engine.foreign_clock",
+    "llm_trace_engine_foreign_clock",
+    "",
+    "gauge",
+    (),
+    "Joined engines whose stamps were found to be of another clock, and moved to ours.",
 )
 VERDICTS_COUNTED: Final = Metric(
     "llm_trace.verdicts",
@@ -389,12 +438,16 @@ METRICS: Final = (
     EXPECTED_TIME_TO_FIRST_TOKEN,
     TIME_TO_FIRST_ANSWER,
     TIME_PER_OUTPUT_CHUNK,
+    INTER_TOKEN_LATENCY,
     REQUESTS,
     REQUESTS_ACTIVE,
     USAGE_INPUT,
     USAGE_OUTPUT,
     USAGE_CACHED,
     USAGE_WASTED,
+    ENGINE_INFO,
+    ENGINE_OLDEST_WAITING,
+    ENGINE_FOREIGN_CLOCK,
     VERDICTS_COUNTED,
     PREFILL_RATIO,
     DECODE_RATIO,

@@ -46,7 +46,7 @@ def test_a_label_is_the_official_translation(metric):
 @pytest.mark.parametrize("metric", s.METRICS, ids=lambda m: m.name)
 def test_a_row_of_the_table_is_whole(metric):
     """A kind that we can make, a sentence, each label once, buckets for histograms only."""
-    assert metric.kind in {"histogram", "counter", "updowncounter"}
+    assert metric.kind in {"histogram", "counter", "updowncounter", "gauge"}
     assert metric.help.endswith(".")
     assert len(metric.labels) == len(set(metric.labels))
     assert (metric.kind == "histogram") == bool(metric.buckets)

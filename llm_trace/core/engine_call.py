@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from llm_trace import semconv as s
 from llm_trace.core import faults
@@ -16,7 +16,8 @@ from llm_trace.core.clock import Clock
 from llm_trace.core.inside import Inside
 from llm_trace.core.ledger import stamp
 from llm_trace.core.outcome import error_type, is_cancel
-from llm_trace.core.record import CallRecord, PrefillChunk
+from llm_trace.core.record import CallRecord, Leg, PrefillChunk
+from llm_trace.core.ticks import TickSource, rhythm_of
 from llm_trace.core.usage import Usage, count
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ Moment = Literal["queued", "scheduled", "preempted", "first_token", "last_token"
 MAX_CHUNKS: Final = 32
 """Chunks of a prompt whose tokens and times are kept; all are counted."""
 MOMENTS: Final = ("queued", "scheduled", "preempted", "first_token", "last_token")
+
+
+class Batch(NamedTuple):
+    """What an engine had to do when it first scheduled a call."""
+
+    running: int
+    waiting: int
+    kv_usage: float | None
 
 
 class Request(Protocol):
@@ -43,15 +52,21 @@ class Request(Protocol):
     def headers(self, span_id: int = 0) -> dict[str, str]:
         """Propagation headers for a child of `span_id`."""
 
+    def adopt_interval(self, phase: str, start: int, end: int) -> None:
+        """Keep an interval that somebody else watched; stamps in monotonic ns."""
+
 
 class EngineCall:
     """A context manager, sync or async, around one call of an engine."""
 
     __slots__ = (
         "attributes",
+        "batch",
         "chunks",
         "cold",
+        "computed_tokens",
         "error_type",
+        "external",
         "finish_reason",
         "first_byte",
         "first_token",
@@ -59,6 +74,7 @@ class EngineCall:
         "handed_off",
         "inside",
         "last_token",
+        "leg",
         "model",
         "operation",
         "parent_span_id",
@@ -66,12 +82,16 @@ class EngineCall:
         "preemptions",
         "prefill_chunks",
         "queued",
+        "rank",
         "requeued_ns",
         "returned",
         "scheduled",
+        "seen_scheduled",
+        "seen_waiting",
         "sent",
         "source",
         "span_id",
+        "ticks",
         "timeline",
         "tokens",
     )
@@ -98,12 +118,20 @@ class EngineCall:
         """Output tokens that the engine's ticks brought, where it has ticks."""
         self.prefill_chunks: int | None = None
         self.chunks: tuple[PrefillChunk, ...] = ()
+        self.computed_tokens = 0
         self.sent = self.first_byte = 0
         """Behind a wire: when the last attempt was sent, and when its first byte was here."""
         self.inside: Inside | None = None
         """Behind a wire: what the engine said of its own time."""
+        self.seen_waiting = self.seen_scheduled = 0
+        """What follows from the engine's reports, for as long as it has not stamped it itself."""
         self.cold = False
         self.tokens = Usage()
+        self.external: int | None = None
+        self.batch: Batch | None = None
+        self.rank: int | None = None
+        self.leg: Leg | None = None
+        self.ticks: TickSource | None = None
         self.error_type: str | None = None
         self.finish_reason: str | None = None
 
@@ -143,6 +171,7 @@ class EngineCall:
     def computed(self, tokens: int, start: int, end: int) -> None:
         """The engine computed so many prompt tokens in one step, between two stamps in ns."""
         self.prefill_chunks = (self.prefill_chunks or 0) + 1
+        self.computed_tokens += tokens
         if len(self.chunks) < MAX_CHUNKS:
             self.chunks += (PrefillChunk(tokens, start, end),)
 
@@ -194,8 +223,18 @@ class EngineCall:
         counted = Usage(output_tokens=self.generated or None)
         return counted.overlaid(self.tokens)
 
+    def stamps(self) -> tuple[int, int, bool]:
+        """When it was queued and scheduled, ns, and whether that is inferred; 0 is not known."""
+        if self.scheduled or not (self.seen_scheduled or self.seen_waiting):
+            return self.queued, self.scheduled, False
+        return self.queued or self.seen_waiting, self.seen_scheduled, True
+
     def freeze(self) -> CallRecord:
         """The call as it stands now."""
+        queued, scheduled, inferred = self.stamps()
+        ticks = self.ticks.read(self.last_token) if self.ticks is not None else None
+        rhythm = rhythm_of(ticks) if ticks is not None else None
+        batch = self.batch
         return CallRecord(
             operation=self.operation,
             model=self.model,
@@ -203,8 +242,8 @@ class EngineCall:
             span_id=self.span_id,
             parent_span_id=self.parent_span_id,
             handed_off=self.handed_off,
-            queued=self.queued,
-            scheduled=self.scheduled,
+            queued=queued,
+            scheduled=scheduled,
             first_token=self.first_token,
             last_token=self.last_token,
             returned=self.returned,
@@ -220,6 +259,18 @@ class EngineCall:
             sent=self.sent,
             first_byte=self.first_byte,
             inside=self.inside,
+            inferred=inferred,
+            running=batch.running if batch else None,
+            waiting=batch.waiting if batch else None,
+            kv_usage=batch.kv_usage if batch else None,
+            computed_tokens=self.computed_tokens if self.prefill_chunks else None,
+            external_tokens=self.external,
+            rank=self.rank,
+            leg=self.leg,
+            longest_gap=rhythm.longest if rhythm else None,
+            stall=rhythm.stall if rhythm else None,
+            stall_cause=rhythm.cause if rhythm else None,
+            token_gaps=rhythm.gaps if rhythm else None,
         )
 
     def _queued(self, at: int) -> None:

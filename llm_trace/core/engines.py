@@ -22,6 +22,17 @@ class Live(Protocol):
     live: set[Timeline]
 
 
+class Joined(Protocol):
+    """An engine whose requests are joined to those of this process."""
+
+    tier: str
+    """How much it tells, in a word of a closed set."""
+
+    @property
+    def clock_is_foreign(self) -> bool:
+        """Whether its stamps were found to be of another clock than ours."""
+
+
 Hook = Callable[[MutableMapping[str, Any]], None]
 
 _hooks: list[Hook] = []
@@ -49,6 +60,8 @@ class Engine(NamedTuple):
 
 described: list[Engine] = []
 """What the engines of this process said; the last one serves."""
+joined: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The engines of this process that are joined, each a `Joined`, as long as they live."""
 
 _watched: weakref.WeakSet[Live] = weakref.WeakSet()
 
@@ -70,6 +83,19 @@ def meet(scope: MutableMapping[str, Any]) -> None:
 def watch(requests: Live) -> None:
     """Let integrations see the requests of a dispatch, as long as it exists."""
     _watched.add(requests)
+
+
+def oldest_waiting() -> int | None:
+    """When the oldest request not known to be begun was handed off, monotonic ns."""
+    return min(
+        [
+            call.handed_off
+            for timeline in live_requests()
+            for call in tuple(timeline.calls)
+            if call.handed_off and not (call.returned or call.first_token or call.stamps()[1])
+        ],
+        default=None,
+    )
 
 
 def live_requests() -> Iterator[Timeline]:

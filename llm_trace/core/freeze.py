@@ -151,8 +151,7 @@ def _moments(
     }
     if shown is not None:
         given[m.HANDED_OFF] = shown.handed_off
-        given[m.QUEUED] = shown.queued
-        given[m.SCHEDULED] = shown.scheduled
+        given[m.QUEUED], given[m.SCHEDULED], _ = shown.stamps()
         given[m.FIRST_TOKEN_ENGINE] = shown.first_token
         given[m.LAST_TOKEN_ENGINE] = max([c.last_token for c in visible])
         given[m.RETURNED] = _returned(visible, outcome)

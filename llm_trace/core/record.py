@@ -14,6 +14,7 @@ from llm_trace.core.outcome import Outcome
 from llm_trace.core.usage import Usage
 
 StartState = Literal["cold", "warm", "partial", "cached", "unknown"]
+Leg = Literal["prefill", "decode"]
 Attributes = Mapping[str, object]
 
 
@@ -28,6 +29,17 @@ class IntervalRecord(NamedTuple):
     parent_span_id: int
     attributes: Attributes
     error_type: str | None = None
+
+
+class ChunkGaps(NamedTuple):
+    """Gaps between token-bearing chunks, or tokens, counted into `semconv.TOKEN_BUCKETS`."""
+
+    counts: Sequence[int]
+    """One per bucket, and one more for what is above the last bound."""
+    total: int
+    """Sum of the gaps, ns."""
+    longest: int
+    """The longest gap, ns."""
 
 
 class PrefillChunk(NamedTuple):
@@ -72,17 +84,30 @@ class CallRecord(NamedTuple):
     """Behind a wire: when the first byte of its answer was here."""
     inside: Inside | None = None
     """Behind a wire: what the engine said of its own time."""
-
-
-class ChunkGaps(NamedTuple):
-    """Gaps between token-bearing chunks, counted into `semconv.TOKEN_BUCKETS`."""
-
-    counts: Sequence[int]
-    """One per bucket, and one more for what is above the last bound."""
-    total: int
-    """Sum of the gaps, ns."""
-    longest: int
-    """The longest gap, ns."""
+    inferred: bool = False
+    """The engine stamped neither `queued` nor `scheduled`: they follow from its reports."""
+    running: int | None = None
+    """Requests in the batch when this one was first scheduled, as the step before left it."""
+    waiting: int | None = None
+    """Requests in the queue then; this one too, where it had to wait."""
+    kv_usage: float | None = None
+    """Share of the KV cache in use then, 0 to 1."""
+    computed_tokens: int | None = None
+    """Prompt tokens that were computed in `chunks`, whatever became of the request."""
+    external_tokens: int | None = None
+    """Prompt tokens whose KV cache came from elsewhere; cached ones include them."""
+    rank: int | None = None
+    """The data-parallel rank of the engine, where there are several."""
+    leg: Leg | None = None
+    """Which part of a disaggregated request it was; None where one engine did both."""
+    longest_gap: int | None = None
+    """The longest time between two ticks of the engine that brought tokens, ns."""
+    stall: int | None = None
+    """What the tokens took beyond a median gap for each, ns."""
+    stall_cause: str | None = None
+    """`preempted` or `prefill` (of another request in the same step); None where nobody knows."""
+    token_gaps: ChunkGaps | None = None
+    """Times between tokens, from the engine's ticks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +181,24 @@ class RequestRecord:
         return self.segments[-1].phase if self.segments else s.ADMISSION
 
     @property
+    def token_gaps(self) -> ChunkGaps | None:
+        """Times between the tokens of each call, from the engines' ticks."""
+        known = [call.token_gaps for call in self.calls if call.token_gaps is not None]
+        if len(known) <= 1:  # nearly always
+            return known[0] if known else None
+        counts = zip(*(gaps.counts for gaps in known), strict=True)
+        longest = max(gaps.longest for gaps in known)
+        return ChunkGaps(tuple(map(sum, counts)), sum(gaps.total for gaps in known), longest)
+
+    @property
+    def wasted_tokens(self) -> int | None:
+        """Prompt tokens computed for nobody; None when the client got a token, or nobody knows."""
+        if self.outcome == "ok" or self.ttft is not None:
+            return None
+        known = [tokens for call in self.calls if (tokens := computed_tokens(call)) is not None]
+        return sum(known) if known else None
+
+    @property
     def time_per_output_token(self) -> float | None:
         """(last token - first token) / (n - 1), ns; None under two tokens.
 
@@ -174,6 +217,16 @@ class RequestRecord:
         if not self.received <= first <= last <= self.finished:
             return None  # missing, or stamps of another clock
         return (last - first) / (tokens - 1)
+
+
+def computed_tokens(call: CallRecord) -> int | None:
+    """Prompt tokens that the engine computed for `call`; None where it did not say."""
+    if call.computed_tokens is not None:
+        return call.computed_tokens
+    usage = call.usage
+    if not call.first_token or usage.input_tokens is None or usage.cached_tokens is None:
+        return None
+    return max(0, usage.input_tokens - usage.cached_tokens)
 
 
 def sum_by_phase(segments: Sequence[Segment], until: int | None = None) -> dict[str, int]:

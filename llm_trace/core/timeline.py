@@ -137,6 +137,13 @@ class Timeline:
             interval.span_id = parent_span_id
         return interval
 
+    def adopt_interval(self, phase: str, start: int, end: int) -> None:
+        """Keep an interval that somebody else watched; stamps in monotonic ns."""
+        if self._has_room("phase", len(self.intervals) < MAX_CLAIMS):
+            interval = Interval(phase, start, self.new_span_id(), 0, {})
+            interval.end = end
+            self.intervals.append(interval)
+
     def close_interval(self, interval: Interval, error: BaseException | None = None) -> None:
         """End an interval; the end of the request has already ended those still open."""
         if interval.end or self.closed:
@@ -217,9 +224,10 @@ class Timeline:
 def _engine_phase(call: EngineCall) -> str:
     if call.first_token:
         return s.FIRST_TOKEN
-    if call.scheduled:
+    queued, scheduled, _ = call.stamps()
+    if scheduled:
         return s.PREFILL
-    return s.QUEUE_WAIT if call.queued else s.ENGINE
+    return s.QUEUE_WAIT if queued else s.ENGINE
 
 
 def _closed() -> Timeline:

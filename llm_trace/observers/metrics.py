@@ -17,7 +17,8 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import REGISTRY, CollectorRegistry
 
 from llm_trace import semconv as s
-from llm_trace.core import faults
+from llm_trace.core import engines, faults
+from llm_trace.core.clock import SYSTEM
 from llm_trace.core.dispatch import Dispatch
 from llm_trace.observers.samples import Durations, Samples
 
@@ -83,6 +84,7 @@ class Instruments:
                 family.samples = [x for x in family.samples if not x.name.endswith("_created")]
                 yield family
         yield self._active()
+        yield from _engines()
         for metric, tally in COUNTED_ELSEWHERE.items():
             yield _tallied(metric, tally)
 
@@ -96,6 +98,26 @@ class Instruments:
         for phase, number in live.items():
             family.add_metric([phase], number)
         return family
+
+
+def _engines() -> Iterator[Family]:
+    """What is known of the engines of this process, read when it is asked for."""
+    joined = tuple(engines.joined)
+    tiers = Tally(engine.tier for engine in joined)
+    info = GaugeMetricFamily(
+        s.ENGINE_INFO.prometheus, s.ENGINE_INFO.help, labels=[label(s.ENGINE_TIER)]
+    )
+    for tier, number in sorted(tiers.items()):
+        info.add_metric([tier], number)
+    yield info
+    handed_off = engines.oldest_waiting()
+    age = 0.0 if handed_off is None else max(0, SYSTEM.monotonic_ns() - handed_off) / 1e9
+    yield _gauge(s.ENGINE_OLDEST_WAITING, age)
+    yield _gauge(s.ENGINE_FOREIGN_CLOCK, sum(engine.clock_is_foreign for engine in joined))
+
+
+def _gauge(metric: s.Metric, value: float) -> Family:
+    return GaugeMetricFamily(metric.prometheus, metric.help, value=value)
 
 
 def _tallied(metric: s.Metric, tally: Tally[str]) -> Family:

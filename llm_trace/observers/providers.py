@@ -17,6 +17,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.metrics import Exemplar
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
+    Gauge,
     Histogram,
     HistogramDataPoint,
     Metric,
@@ -225,6 +226,8 @@ def _metric(metric: s.Metric, points: Sequence[Point], started: int, now: int) -
     if metric.kind == "histogram":
         data_points: list[Any] = [_histogram_point(p, started, now) for p in points]
         data = Histogram(data_points, AggregationTemporality.CUMULATIVE)
+    elif metric.kind == "gauge":
+        data = Gauge([_number_point(p, started, now) for p in points])
     else:
         data_points = [_number_point(p, started, now) for p in points]
         monotonic = metric.kind == "counter"

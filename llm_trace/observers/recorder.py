@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from llm_trace import semconv as s
 from llm_trace.core import engines
-from llm_trace.core.record import RequestRecord
+from llm_trace.core.record import ChunkGaps, RequestRecord
 from llm_trace.observers.metrics import Instruments
 from llm_trace.observers.samples import Mark, Plan, Row
 
@@ -22,6 +22,7 @@ OTHER_ERROR: Final = "_OTHER"
 _COUNTED_TTFT: Final = frozenset({"ok", "truncated"})
 
 
+Found = TypeVar("Found")
 Child = tuple[Any, ...]
 """A metric, and the labels of one of its accumulators after those of every request."""
 
@@ -46,7 +47,8 @@ class Kind(NamedTuple):
     """Which of `_MEASURED` it has."""
     used: tuple[bool, ...]
     """Which of `_USAGE` it has."""
-    has_gaps: bool
+    gapped: tuple[bool, ...]
+    """Which of `_GAPS` it has."""
     is_expected: bool
     """Whether a benchmark says what its TTFT should be."""
 
@@ -86,6 +88,7 @@ class MetricsObserver:
         ttft_phases = {} if ttft is None else self._labelled(record.ttft_phases)
         measured = [measure(record) for _, measure in _MEASURED]
         used = [count(record) for _, count in _USAGE]
+        gaps = [find(record) for _, find in _GAPS]
         expected = None if ttft is None or self._expect is None else self._expect(record)
         kind = Kind(
             self.base(record),
@@ -98,7 +101,7 @@ class MetricsObserver:
             "" if ttft is None else s.TTFT_BAND_LABELS[bisect_left(s.TTFT_BANDS, ttft / 1e9)],
             tuple([value is not None for value in measured]),
             tuple(map(bool, used)),
-            record.gaps is not None,
+            tuple([found is not None for found in gaps]),
             expected is not None,
         )
         durations = [record.duration, *phases.values(), *[x for x in measured if x is not None]]
@@ -108,7 +111,8 @@ class MetricsObserver:
             counts.append(1)
         if expected is not None:
             durations.append(round(expected * 1e9))
-        row = Row(durations, counts, list(ttft_phases.values()), record.gaps, _mark(record))
+        found = [each for each in gaps if each is not None]
+        row = Row(durations, counts, list(ttft_phases.values()), found, _mark(record))
         self._instruments.samples.add(self._plans.get(kind) or self._make_plan(kind), row)
 
     def _make_plan(self, kind: Kind) -> Plan:
@@ -130,7 +134,7 @@ class MetricsObserver:
             [instruments.durations(metric, (*base, *labels)) for metric, *labels in durations],
             [instruments.child(metric, (*base, *labels)) for metric, *labels in counts],
             [instruments.child(s.TTFT_PHASE, (*base, p, kind.band)) for p in kind.ttft_phases],
-            instruments.child(s.TIME_PER_OUTPUT_CHUNK, base) if kind.has_gaps else None,
+            [instruments.child(metric, base) for metric, _ in _chosen(_GAPS, kind.gapped)],
         )
         if len(self._plans) >= MAX_PLANS:  # orders of phases are many; those in use come back
             self._plans.clear()
@@ -183,12 +187,14 @@ class MetricsObserver:
         return labelled
 
 
-def _chosen(rows: Sequence[Measure], flags: Sequence[bool]) -> list[Measure]:
+def _chosen(rows: Sequence[Found], flags: Sequence[bool]) -> list[Found]:
     return [row for row, flag in zip(rows, flags, strict=True) if flag]
 
 
 def _wants_tokens(record: RequestRecord) -> bool:
     """Whether the client waits for a first token: it asked for a stream, or got one."""
+    if record.visible is not None and record.visible.leg == "prefill":
+        return False  # its token goes to another engine, and no user waits for it
     asked = record.streamed or bool(record.request.get(s.REQUEST_STREAM))
     return asked and record.tokens_observable
 
@@ -222,16 +228,6 @@ def _mark(record: RequestRecord) -> Mark:
     return identity, record.finished + record.wall_offset
 
 
-def _wasted(record: RequestRecord) -> int | None:
-    """Prompt tokens computed for nobody: the client left before the first token."""
-    if record.outcome != "cancelled" or record.ttft is not None or record.visible is None:
-        return None
-    usage = record.visible.usage
-    if not record.visible.first_token or usage.input_tokens is None:
-        return None
-    return usage.input_tokens - (usage.cached_tokens or 0)
-
-
 Measure = tuple[s.Metric, Callable[[RequestRecord], float | None]]
 
 _MEASURED: Final[tuple[Measure, ...]] = (
@@ -245,6 +241,12 @@ _USAGE: Final[tuple[tuple[s.Metric, Callable[[RequestRecord], int | None]], ...]
     (s.USAGE_INPUT, lambda record: record.usage.input_tokens),
     (s.USAGE_OUTPUT, lambda record: record.usage.output_tokens),
     (s.USAGE_CACHED, lambda record: record.usage.cached_tokens),
-    (s.USAGE_WASTED, _wasted),
+    (s.USAGE_WASTED, lambda record: record.wasted_tokens),
 )
 """Counters with the labels of every request, and what one adds; nothing is added for None or 0."""
+
+_GAPS: Final[tuple[tuple[s.Metric, Callable[[RequestRecord], ChunkGaps | None]], ...]] = (
+    (s.TIME_PER_OUTPUT_CHUNK, lambda record: record.gaps),
+    (s.INTER_TOKEN_LATENCY, lambda record: record.token_gaps),
+)
+"""Histograms of times between one thing and the next, and what one request counted."""

@@ -80,7 +80,7 @@ def _ledger(record: RequestRecord) -> Measured:
     yield s.OUTCOME, record.outcome
     yield s.LAST_PHASE, record.last_phase
     yield s.START_STATE, record.start_state
-    yield s.PHASE_SOURCE, record.visible.source if record.visible else "asgi"
+    yield s.PHASE_SOURCE, _source(record.visible)
     if record.ttft is not None:
         yield s.TTFT, record.ttft / 1e9
     yield from seconds(record.ttft_phases, s.TTFT_PHASE_PREFIX)
@@ -89,13 +89,39 @@ def _ledger(record: RequestRecord) -> Measured:
     yield s.MOMENTS_DROPPED, record.moments_dropped or None
     if record.gaps is not None:
         yield s.DECODE_MAX_GAP, record.gaps.longest / 1e9
+    yield s.PREFILL_WASTED_TOKENS, record.wasted_tokens
     if record.visible is not None:
-        yield s.PREEMPTIONS, record.visible.preemptions or None
+        yield from _engine(record.visible)
+
+
+def _source(call: CallRecord | None) -> str:
+    if call is None:
+        return "asgi"
+    return "inferred" if call.inferred else call.source
+
+
+def _engine(call: CallRecord) -> Measured:
+    yield s.PREEMPTIONS, call.preemptions or None
+    yield s.QUEUE_REQUEUED, call.requeued / 1e9 if call.preemptions else None
+    yield s.ENGINE_RANK, call.rank
+    yield s.ENGINE_LEG, call.leg
+    yield from decode_facts(call)
+
+
+def decode_facts(call: CallRecord) -> Measured:
+    """The rhythm of the engine's ticks, where it has ticks."""
+    if call.longest_gap is not None:
+        yield s.DECODE_MAX_TOKEN_GAP, call.longest_gap / 1e9
+    if call.stall is not None:
+        yield s.DECODE_STALL, call.stall / 1e9
+    yield s.DECODE_STALL_CAUSE, call.stall_cause
 
 
 def _latency(record: RequestRecord, call: CallRecord) -> Measured:
     """The keys that vLLM and SGLang share, on the engine's own clock, where it gave stamps."""
     yield s.LATENCY_E2E, record.duration / 1e9
+    if call.inferred:
+        return
     for key, start, end in (
         (s.LATENCY_QUEUE, call.queued, call.scheduled),
         (s.LATENCY_PREFILL, call.scheduled, call.first_token),

@@ -39,7 +39,7 @@ class Plan:
         durations: Sequence[Durations],
         counts: Sequence[Any],
         seconds: Sequence[Any],
-        gaps: Any = None,
+        gaps: Sequence[Any] = (),
     ) -> None:
         self.durations = durations
         self.counts = counts
@@ -47,7 +47,7 @@ class Plan:
         self.seconds = seconds
         """Counters of time."""
         self.gaps = gaps
-        """The histogram of gaps between chunks, for requests that have some."""
+        """Histograms of what a request counted itself."""
 
 
 class Row(NamedTuple):
@@ -58,7 +58,7 @@ class Row(NamedTuple):
     counts: Sequence[int]
     seconds: Sequence[int]
     """ns."""
-    gaps: ChunkGaps | None
+    gaps: Sequence[ChunkGaps]
     mark: Mark
 
 
@@ -116,8 +116,8 @@ def _add(plan: Plan, rows: Sequence[Row]) -> None:
         counter.inc(sum(column))
     for counter, column in zip(plan.seconds, zip(*seconds, strict=True), strict=True):
         counter.inc(sum(column) / 1e9)
-    if plan.gaps is not None:
-        add_gaps(plan.gaps, gaps)
+    for histogram, counted in zip(plan.gaps, zip(*gaps, strict=True), strict=True):
+        add_gaps(histogram, counted)
 
 
 class Durations:

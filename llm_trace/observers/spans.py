@@ -15,12 +15,12 @@ from opentelemetry.trace import SpanContext, SpanKind
 
 from llm_trace import semconv as s
 from llm_trace.core.identity import TraceIdentity
-from llm_trace.core.ledger import HANDED_OFF, QUEUED, Segment
+from llm_trace.core.ledger import HANDED_OFF, QUEUED, SCHEDULED, Segment
 from llm_trace.core.outcome import FAULTS
-from llm_trace.core.record import CallRecord, IntervalRecord, RequestRecord
+from llm_trace.core.record import CallRecord, IntervalRecord, RequestRecord, computed_tokens
 from llm_trace.core.timeline import random_span_id
 from llm_trace.core.verdict import Judge
-from llm_trace.observers.root import root_attributes, root_name
+from llm_trace.observers.root import decode_facts, root_attributes, root_name
 from llm_trace.observers.sink import FinishedSpan, SpanSink
 from llm_trace.observers.tracer import span_context
 from llm_trace.observers.values import Value, clean_all
@@ -124,6 +124,8 @@ class SpanObserver:
             attributes.update((key, value) for key, value in facts if value is not None)
         if phase == s.DECODE and not record.streamed:
             attributes[s.PHASE_SOURCE] = "engine"
+        elif call is not None and call.inferred and phase in _OF_THE_CALL:
+            attributes[s.PHASE_SOURCE] = "inferred"
         if call is not None and call.inside and attributes[s.PHASE_SOURCE] == "engine":
             attributes[s.PHASE_SOURCE] = "upstream"  # told by the engine, placed by us
         parent = call.span_id if call is not None and phase in _OF_THE_CALL else 0
@@ -232,15 +234,26 @@ def _settle(said: Said, limit: int) -> Said:
     return said._replace(attributes=clean_all(said.attributes.items(), limit))
 
 
-def _queue_facts(record: RequestRecord, _call: CallRecord) -> list[tuple[str, Value | None]]:
-    handed_off, queued = (record.moments.get(m, 0) for m in (HANDED_OFF, QUEUED))
-    return [(s.QUEUE_BEFORE_ENGINE, (queued - handed_off) / 1e9 if handed_off and queued else None)]
+def _queue_facts(record: RequestRecord, call: CallRecord) -> list[tuple[str, Value | None]]:
+    handed_off, queued, scheduled = (
+        record.moments.get(m, 0) for m in (HANDED_OFF, QUEUED, SCHEDULED)
+    )
+    facts: list[tuple[str, Value | None]] = [
+        (s.BATCH_RUNNING, call.running),
+        (s.BATCH_WAITING, call.waiting),
+        (s.BATCH_KV_USAGE, call.kv_usage),
+    ]
+    if queued and not call.inferred:
+        facts.append((s.QUEUE_BEFORE_ENGINE, (queued - handed_off) / 1e9 if handed_off else None))
+        facts.append((s.QUEUE_IN_ENGINE, (scheduled - queued) / 1e9 if scheduled else None))
+    return facts
 
 
 def _prefill_facts(record: RequestRecord, call: CallRecord) -> list[tuple[str, Value | None]]:
     return [
         (s.PREFILL_CACHED_TOKENS, call.usage.cached_tokens),
         (s.PREFILL_COMPUTED_TOKENS, computed_tokens(call)),
+        (s.PREFILL_EXTERNAL_TOKENS, call.external_tokens),
         (s.START_STATE, record.start_state),
         (s.PREFILL_CHUNKS, call.prefill_chunks),
         *(_chunk_facts(call) if call.chunks else ()),
@@ -264,6 +277,7 @@ def _decode_facts(record: RequestRecord, call: CallRecord) -> list[tuple[str, Va
     return [
         (s.USAGE_OUTPUT_TOKENS, record.usage.output_tokens),
         (s.PREEMPTIONS, call.preemptions or None),
+        *decode_facts(call),
     ]
 
 
@@ -272,13 +286,6 @@ _PHASE_FACTS: Final = {
     s.PREFILL: _prefill_facts,
     s.DECODE: _decode_facts,
 }
-
-
-def computed_tokens(call: CallRecord) -> int | None:
-    """Prompt tokens that the engine computed, or None where it did not say."""
-    if call.usage.input_tokens is None or call.usage.cached_tokens is None:
-        return None
-    return max(0, call.usage.input_tokens - call.usage.cached_tokens)
 
 
 class _Family:

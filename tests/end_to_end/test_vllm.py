@@ -316,9 +316,10 @@ def test_client_leaves_while_decoding(vllm):
 
 
 def test_client_leaves_while_queued(vllm):
-    """A client that gives up in the queue: cancelled in `engine`, as vLLM tells no more of it.
+    """A client that gives up in the queue: cancelled in `queue_wait`, inferred from the counts.
 
-    The four slots are kept busy until the fifth client has left; then their clients leave, too.
+    vLLM itself says nothing of a request before its first output. The four slots are kept busy
+    until the fifth client has left; then their clients leave, too.
     """
 
     async def scenario():
@@ -331,14 +332,18 @@ def test_client_leaves_while_queued(vllm):
                 while not running.token_stamps():
                     await connection.read_some(running)
             queued = await every[-1].begin(CHAT, chat("wait in vain", 8))
-            await asyncio.to_thread(_until_active, vllm, {"decode": SLOTS, "engine": 1})
+            await asyncio.to_thread(_until_active, vllm, {"decode": SLOTS, "queue_wait": 1})
             return queued.trace_id
 
     trace_id, ticks = _ticks(vllm, lambda: asyncio.run(scenario()), SLOTS + 1)
     root = vllm.tap.root(trace_id)
 
-    assert ticks == {("cancelled", "decode"): SLOTS, ("cancelled", "engine"): 1}
-    assert (root.attributes[s.OUTCOME], root.attributes[s.LAST_PHASE]) == ("cancelled", "engine")
+    assert ticks == {("cancelled", "decode"): SLOTS, ("cancelled", "queue_wait"): 1}
+    assert (root.attributes[s.OUTCOME], root.attributes[s.LAST_PHASE]) == (
+        "cancelled",
+        "queue_wait",
+    )
+    assert root.attributes[s.PHASE_SOURCE] == "inferred"
     assert s.TTFT not in root.attributes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 from programs import LOOPBACK, Program, clean_environment, free_port, listens
@@ -71,7 +72,9 @@ class VllmServer:
         self.tap = tap
         env = clean_environment(
             **_QUIET,
-            PYTHONPATH=str(__file__.rpartition("/")[0]),
+            PYTHONPATH=os.pathsep.join(
+                [__file__.rpartition("/")[0], *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+            ),
             OTEL_EXPORTER_OTLP_ENDPOINT=tap.endpoint,
             OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf",
             OTEL_EXPORTER_OTLP_TRACES_PROTOCOL="http/protobuf",

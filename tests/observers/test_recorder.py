@@ -420,7 +420,8 @@ def test_reasoning_alone_has_no_time_to_first_answer():
     ("marks", "usage", "expected"),
     [
         (("first_token",), {"input_tokens": 8, "cached_tokens": 3}, 5),
-        (("first_token",), {"input_tokens": 8}, 8),
+        (("first_token",), {"input_tokens": 8, "cached_tokens": 0}, 8),
+        (("first_token",), {"input_tokens": 8}, 0),
         (("first_token",), {}, 0),
         (("scheduled",), {"input_tokens": 8}, 0),
     ],

@@ -96,7 +96,7 @@ def plan_of():
 
 def row(ms):
     """One request of this many ms."""
-    return Row([ms * MS], [ms], [ms * MS], None, None)
+    return Row([ms * MS], [ms], [ms * MS], (), None)
 
 
 def test_rows_wait_until_there_is_no_room_or_somebody_reads():

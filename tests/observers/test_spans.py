@@ -182,6 +182,7 @@ def test_a_rag_request_is_a_span_for_each_wait(trace):
                         "llm_trace.phase": "queue_wait",
                         "llm_trace.phase.source": "engine",
                         "llm_trace.queue.before_engine": 0.001,
+                        "llm_trace.queue.in_engine": 0.03,
                     },
                 },
                 {
@@ -365,6 +366,7 @@ def test_a_request_cancelled_in_prefill_ends_there(trace):
                         "llm_trace.phase": "queue_wait",
                         "llm_trace.phase.source": "engine",
                         "llm_trace.queue.before_engine": 0.001,
+                        "llm_trace.queue.in_engine": 0.03,
                     },
                 },
                 {
@@ -451,6 +453,7 @@ def test_chunks_of_a_prompt_are_on_its_prefill(trace, clock):
             {
                 "llm_trace.phase": "prefill",
                 "llm_trace.phase.source": "engine",
+                "llm_trace.prefill.computed_tokens": 600,
                 "llm_trace.start_state": "unknown",
                 "llm_trace.prefill.chunks": 2,
                 "llm_trace.prefill.chunk.tokens": (512, 88),
@@ -551,6 +554,7 @@ def test_a_server_that_calls_itself_has_phases_on_the_root(clock, monkeypatch):
                         "llm_trace.phase.source": "engine",
                         "llm_trace.unattributed": 0.0,
                         "llm_trace.preemptions": 1,
+                        "llm_trace.queue.requeued": 0.005,
                     },
                 },
             ]

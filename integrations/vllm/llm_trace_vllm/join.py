@@ -2,30 +2,50 @@
 
 `OutputProcessor.add_request` runs in the HTTP request's own task, so the context says which request
 it is; `process_outputs` runs once a step and brings the engine core's own stamps. Both have had the
-same first arguments since vLLM 0.11. No class is patched; a wrap that fails steps aside.
+same first arguments since vLLM 0.11. No class is patched; a wrap that fails steps aside. What the
+scheduler reports after the step comes from the stat logger.
 """
 
 from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from llm_trace import context
 from llm_trace import semconv as s
-from llm_trace.core import faults
+from llm_trace.core import engines, faults
 from llm_trace.core.engine_call import EngineCall
-from llm_trace.core.timeline import NO_REQUEST
+from llm_trace.core.timeline import NO_REQUEST, Timeline
 from llm_trace_vllm.clock import EngineClock
+from llm_trace_vllm.facts import (
+    cached_tokens,
+    external_tokens,
+    is_in_order,
+    is_shared,
+    leg_of,
+    lora_of,
+    prompt_tokens,
+)
 from llm_trace_vllm.news import CARRIER, read
+from llm_trace_vllm.reports import Reports
+from llm_trace_vllm.steps import Decoding, Steps
 from llm_trace_vllm.tiers import ENGINE_EVENTS, Tier, tier_of
+from llm_trace_vllm.waiting import Counts, Waiting
 
 _MARK: Final = "_llm_trace_join"
 
 joins: Final[weakref.WeakSet[Join]] = weakref.WeakSet()
 """The joins of this process, as long as their engines live."""
+
+loggers: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+"""The stat loggers that vLLM made in this process, one or more an engine client."""
+
 _SWEEP_AT: Final = 256
+
+LAG_NS: Final = 20_000_000
+"""How late a step without outputs may be heard of: it brings no stamp of its end."""
 
 # vllm.v1.engine.EngineCoreEventType, the same since 0.11; compared as integers.
 _EVENTS: Final = {1: "queued", 2: "scheduled", 3: "preempted"}
@@ -41,60 +61,127 @@ class Join:
     """
 
     def __init__(self, engine: Any) -> None:
-        self.processor = getattr(engine, "output_processor", None)
+        self.processor: Any = getattr(engine, "output_processor", None)
         self.tier: Tier = tier_of(self.processor)
         self.clock = EngineClock()
+        self.ranks = 1
+        """How many engines the client has; their steps are told apart by the stat logger's word."""
         self._calls: dict[str, EngineCall] = {}
         self._sweep_at = _SWEEP_AT
         self._warm_since = 0
+        self._asleep_since = 0
+        self._shared = is_shared(engine)
+        self._waiting = Waiting(in_order=is_in_order(engine))
+        self._steps = Steps()
+        self._by_rank: dict[int, tuple[Steps, Reports]] = {}
+        self._fresh: list[EngineCall] = []
+        self._emitted = self._before = self._reported = 0
+        self._stamp = 0.0
         if self.tier == ENGINE_EVENTS:
-            _wrap(self.processor, "add_request", self.added, self._give_up)
-            _wrap(self.processor, "process_outputs", self.processed, self._give_up)
+            _before(self.processor, "add_request", self.added, self._give_up)
+            _after(self.processor, "process_outputs", self.processed, self._give_up)
+        engines.joined.add(self)
+
+    @property
+    def clock_is_foreign(self) -> bool:
+        """Whether the engine's stamps were found to be of another clock."""
+        return self.clock.foreign
 
     def _give_up(self) -> None:
         """A wrap met a surface that it does not know: no more events, less detail, no failure."""
         self.tier = tier_of(self.processor, events=False)
         self._calls.clear()
 
+    # --- hand-off -----------------------------------------------------------------------------
+
     def added(self, request: Any, *_args: Any, **_kwargs: Any) -> None:
         """The app server hands `request` to the engine, in the HTTP request's own context."""
-        timeline = context.current()
-        if timeline is NO_REQUEST or self.tier != ENGINE_EVENTS:
+        if self.tier != ENGINE_EVENTS or request.request_id in self._calls:
             return
-        call = EngineCall(timeline, "", model_of(request), source="engine")
+        timeline = context.current()
+        call = None if timeline is NO_REQUEST else self._begin(timeline, request)
+        self._waiting.add(request.request_id, call, self.processor.request_states)
+
+    def _begin(self, timeline: Timeline, request: Any) -> EngineCall:
+        lora = lora_of(request)
+        call = EngineCall(timeline, "", lora, source="engine")
         call.attributes[s.ENGINE_TIER] = self.tier
         call.attributes[s.ENGINE_REQUEST_ID] = request.request_id
+        if lora:
+            call.attributes[s.ENGINE_LORA] = lora
+        call.leg = leg_of(request)
         call.usage(input_tokens=prompt_tokens(request))
         call.begin()
         timeline.adopt_call(call)
         if len(self._calls) >= self._sweep_at:
             self._sweep()
         self._calls[request.request_id] = call
+        return call
 
     def _sweep(self) -> None:
         """Forget aborted requests: vLLM never says that they ended."""
         self._calls = {k: c for k, c in self._calls.items() if not c.timeline.closed}
         self._sweep_at = max(_SWEEP_AT, 2 * len(self._calls))
 
+    # --- a step -------------------------------------------------------------------------------
+
     def processed(
-        self, outputs: Iterable[Any], step: float | None = None, *_args: Any, **_kwargs: Any
+        self,
+        result: Any,
+        outputs: Sequence[Any],
+        step: float | None = None,
+        *_args: Any,
+        **_kwargs: Any,
     ) -> None:
         """One step of the engine: the hot loop, one dictionary look-up for each running request."""
         if self.tier != ENGINE_EVENTS:
             return
         calls = self._calls
-        at = self.clock.observe(step or 0.0, _now())
+        steps = self._steps = self._steps_of(outputs)
+        at, before = self._over(steps, step or 0.0)
+        self._emitted += len(outputs)
         for output in outputs:
             call = calls.get(output.request_id)
             if call is None:
-                if output.request_id == CARRIER:
-                    self._told(output)
-                continue
-            if output.events or not call.first_token or output.finish_reason is not None:
-                self._moment(call, output, at)
-            else:
-                call.generated += len(output.new_token_ids)
+                self._strange(output)
+            elif (
+                call.last_token == before
+                and output.finish_reason is None
+                and not output.events
+                and len(output.new_token_ids) == 1
+            ):
+                call.generated += 1
                 call.last_token = at
+            else:
+                self._moment(call, output, at)
+        self._stopped(getattr(result, "reqs_to_abort", None) or (), at)
+
+    def _over(self, steps: Steps, stamp: float) -> tuple[int, int]:
+        """When the step and the one before it were over; its outputs may come in several parts."""
+        if stamp != self._stamp or not stamp:
+            self._stamp = stamp
+            self._before = steps.last
+            steps.add(self.clock.observe(stamp, _now()))
+        return steps.last, self._before
+
+    def _steps_of(self, outputs: Iterable[Any]) -> Steps:
+        """The steps of the engine that these outputs are of: new ones where nobody can say yet."""
+        if self.ranks == 1:
+            return self._steps
+        for output in outputs:
+            call = self._calls.get(output.request_id)
+            if call is not None and isinstance(call.ticks, Decoding):
+                return call.ticks.steps
+        return Steps()
+
+    def _strange(self, output: Any) -> None:
+        """An output of a request that is nobody's, or that is over here; or no output at all."""
+        if output.request_id == CARRIER:
+            self._emitted -= 1
+            self._told(output)
+            return
+        self._waiting.leave(output.request_id)
+        self._emitted -= output.finish_reason is not None
 
     def _told(self, output: Any) -> None:
         """EngineCore speaks of requests without output, where its scheduler is ours."""
@@ -117,31 +204,107 @@ class Join:
 
     def _moment(self, call: EngineCall, output: Any, at: int) -> None:
         """A step in which something other than one more token happened to the request."""
+        preempted = False
         for event in output.events or ():
             kind = _EVENTS.get(int(event.type))
+            preempted = preempted or kind == "preempted"
             if kind == "queued" and self.clock.contradicts(event.timestamp, call.handed_off):
                 at = self.clock.move(at, _now())
+                self._steps.add(at)
             if kind is not None:
                 call.mark(kind, self.clock.place(event.timestamp))  # type: ignore[arg-type]
+        if self._waiting.leave(output.request_id):
+            self._first_output(call, output, at)
         tokens = len(output.new_token_ids)
         if tokens:
-            self._tokens(call, output, tokens, at)
+            self._tokens(call, tokens, at, preempted=preempted)
         if output.finish_reason is not None:
-            call.finish_reason = str(output.finish_reason)
-            call.end()
-            self._calls.pop(output.request_id, None)
+            self._emitted -= 1
+            self._end(output.request_id, str(output.finish_reason), at)
 
-    def _tokens(self, call: EngineCall, output: Any, tokens: int, at: int) -> None:
+    def _first_output(self, call: EngineCall, output: Any, at: int) -> None:
+        self._warm_since = self._warm_since or at
+        call.cold = bool(call.scheduled) and call.scheduled < self._warm_since
+        call.usage(cached_tokens=cached_tokens(output))
+        call.external = external_tokens(output)
+        self._fresh.append(call)
+        self._steps.has_prefill()
+
+    def _tokens(self, call: EngineCall, tokens: int, at: int, *, preempted: bool) -> None:
         if not call.first_token:
-            self._warm_since = self._warm_since or at
-            call.cold = bool(call.scheduled) and call.scheduled < self._warm_since
-            call.usage(cached_tokens=cached_tokens(output))
             call.mark("first_token", at)
+            call.ticks = Decoding(self._steps, tokens)
+        elif isinstance(call.ticks, Decoding):
+            call.ticks.tick(call.last_token, tokens, preempted=preempted)
         call.generated += tokens
         call.last_token = at
 
+    def _stopped(self, request_ids: Iterable[str], at: int) -> None:
+        """vLLM found a stop string itself: what the engine still sends is for nobody."""
+        for request_id in request_ids:
+            self._end(request_id, "stop", at)
 
-def _wrap(
+    def _end(self, request_id: str, reason: str, at: int) -> None:
+        call = self._calls.pop(request_id, None)
+        if call is not None and not call.timeline.closed:
+            call.finish_reason = reason
+            call.returned = call.returned or at
+
+    # --- what the scheduler reported after it -------------------------------------------------
+
+    def reported(self, stats: Any, rank: int) -> None:
+        """The step is over; `stats` are the scheduler's, None where another API server got them."""
+        emitted, self._emitted = self._emitted, 0
+        fresh, self._fresh = self._fresh, []
+        steps, reports = self._of_rank(rank, fresh)
+        for call in fresh:
+            call.rank = rank if self.ranks > 1 else None
+            call.batch = reports.before(call.scheduled) if call.scheduled else None
+        if stats is None or self._shared:
+            return
+        at = steps.last if emitted else _now()
+        reports.add(stats, at)
+        if self.ranks == 1:
+            self._infer(stats, emitted, at)
+        self._reported = at
+
+    def _infer(self, stats: Any, emitted: int, at: int) -> None:
+        """Who waits and who computes, where the scheduler counts the requests that are alive."""
+        deferred = getattr(stats, "num_skipped_waiting_reqs", 0)
+        counts = Counts(stats.num_running_reqs, stats.num_waiting_reqs, deferred, emitted)
+        if counts.computing > 0:
+            self._steps.has_prefill()
+        alive = self.processor.request_states
+        if counts.computing >= 0 and counts.total <= len(alive):
+            sure = at if emitted else at - LAG_NS
+            self._waiting.observe(counts, alive, before=self._reported, at=sure)
+
+    def _of_rank(self, rank: int, fresh: Iterable[EngineCall]) -> tuple[Steps, Reports]:
+        found = self._by_rank.get(rank)
+        if found is None:
+            found = self._by_rank[rank] = (self._steps, Reports())
+        elif found[0] is not self._steps and fresh:
+            found[0].add(self._steps.last)
+            for call in fresh:
+                if isinstance(call.ticks, Decoding):
+                    call.ticks.move(found[0])
+        return found
+
+    # --- sleep --------------------------------------------------------------------------------
+
+    def slept(self, asleep: bool) -> None:  # noqa: FBT001 - vLLM's own word, 1 or 0
+        """The engine fell asleep, or is awake again: those who waited for it paid for the load."""
+        now = _now()
+        if asleep:
+            self._asleep_since = self._asleep_since or now
+            return
+        for call in self._calls.values() if self._asleep_since else ():
+            start = max(self._asleep_since, call.handed_off)
+            call.timeline.adopt_interval(s.MODEL_LOAD, start, now)
+        self._asleep_since = self._warm_since = 0
+
+
+def _before(
     processor: Any, name: str, observe: Callable[..., None], give_up: Callable[[], None]
 ) -> None:
     """Let `observe` see the arguments of a method of this one instance, before it runs."""
@@ -158,23 +321,22 @@ def _wrap(
     setattr(processor, name, wrapped)
 
 
-def model_of(request: Any) -> str:
-    """The adapter's name; empty for the base model, which the HTTP request names."""
-    return str(getattr(getattr(request, "lora_request", None), "lora_name", "") or "")
+def _after(
+    processor: Any, name: str, observe: Callable[..., None], give_up: Callable[[], None]
+) -> None:
+    """Let `observe` see the result and the arguments of a method of this one instance."""
+    original = getattr(processor, name)
 
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        try:
+            observe(result, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - a fault here would end every request
+            give_up()
+            faults.contain(f"vllm.{name}", error)
+        return result
 
-def prompt_tokens(request: Any) -> int | None:
-    """Length of the prompt; None for prompts given as embeddings."""
-    ids = getattr(request, "prompt_token_ids", None)
-    return None if ids is None else len(ids)
-
-
-def cached_tokens(output: Any) -> int | None:
-    """Cached prompt tokens: `prefill_stats` from vLLM 0.24, `num_cached_tokens` before."""
-    stats = getattr(output, "prefill_stats", None)
-    source = output if stats is None else stats
-    cached: int | None = getattr(source, "num_cached_tokens", None)
-    return cached
+    setattr(processor, name, wrapped)
 
 
 def join_engine(engine: Any) -> Join:
@@ -184,4 +346,7 @@ def join_engine(engine: Any) -> Join:
         found = Join(engine)
         joins.add(found)
         setattr(engine, _MARK, found)
+        for logger in tuple(loggers):
+            if logger.vllm_config is getattr(engine, "vllm_config", None):
+                logger.serve(found)
     return found
