@@ -5,18 +5,27 @@ locals cost half of what attributes do, one clock read, the two comparisons of `
 made in place, one comparison for the gap's bucket. A chunk that is usual by them is not even fed to
 the detector; one that is not is, and what is no token goes to the exchange, which is written for
 reading.
+
+A `send` that a slow client holds back suspends. Its first step is taken here: where that was all,
+nobody held it, and no second clock read is spent on knowing that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from llm_trace.asgi.gaps import GapCounter
-from llm_trace.asgi.sse import TokenDetector
+from llm_trace.asgi.held import rest_of
+from llm_trace.asgi.sse import TokenDetector, is_escaped
 from llm_trace.asgi.types import Message, Send
 from llm_trace.core import faults
 from llm_trace.core.timeline import Timeline
+
+_NOTHING: Final = (b"\x00", b"\x00")
+"""The beginning and end of a usual chunk, while none is: every chunk is read."""
+_QUOTE: Final = ord('"')
+"""As a number, it is searched for as one byte."""
 
 Arm = Callable[[TokenDetector, int], None]
 
@@ -53,63 +62,82 @@ def watched(  # noqa: C901, PLR0915 - one path, laid out for cost
     """
     timeline = watcher.timeline
     detector: TokenDetector | None = None
-    held: bytes | bytearray = b""
-    head = rest = b""
-    usual = last = longest = low = high = cell = run = unfed = 0
+    head, tail = _NOTHING
+    usual = last = longest = low = high = cell = 0
+    count = told = placed = 0  # usual chunks; those that the detector and the gaps know of
 
-    def arm(fed: TokenDetector, bits: int) -> None:
-        nonlocal detector, held, head, rest, usual, last
-        detector, held, (head, rest) = fed, fed.held, fed.usual
-        usual, last = bits, timeline.last_token_sent
+    def arm(armed: TokenDetector, bits: int) -> None:
+        nonlocal detector, head, tail, usual, last
+        detector, usual, last = armed, bits, timeline.last_token_sent
+        head, tail = _NOTHING if armed.held else armed.usual
 
     def settle() -> None:
-        nonlocal run, unfed
+        nonlocal told, placed
         timeline.last_token_sent = last or timeline.last_token_sent
-        gaps.counts[cell] += run
+        gaps.counts[cell] += count - placed
         gaps.longest = max(gaps.longest, longest)
-        run = 0
+        placed = count
         if detector is not None:
-            detector.facts.token_events += unfed
-            unfed = 0
+            detector.facts.token_events += count - told  # by which it knows how its shape served
+            told = count
+
+    def read(message: Message, at: int) -> None:
+        """A message that is not usual at sight; it may carry a token of the usual kind yet."""
+        nonlocal head, tail, last
+        if detector is None:
+            watcher.watch(message, at)
+            return
+        settle()
+        seen = detector.feed(message.get("body", b""))
+        head, tail = _NOTHING if detector.held else detector.usual  # perhaps learned afresh
+        if seen == usual and message.get("more_body"):
+            place(at - last)
+            last = at
+        else:
+            watcher.unusual(message, at, seen)
+
+    def place(gap: int) -> None:
+        """A gap that is not of the last one's bucket, or the longest yet."""
+        nonlocal longest, low, high, cell
+        settle()
+        longest = max(longest, gap)
+        low, high, cell = gaps.place(gap)
+        high = min(high, longest)
 
     async def watched_send(message: Message) -> None:  # noqa: C901 - see above
-        nonlocal head, rest, last, longest, low, high, cell, run, unfed
+        nonlocal last, count, placed
         try:
-            await send(message)
+            awaitable: Any = send(message)
+            try:
+                steps = awaitable.__await__()
+            except AttributeError:  # a generator, made a coroutine by `types.coroutine`
+                steps = awaitable
+            for yielded in steps:  # none, unless the client is slow
+                suspended = now()
+                try:
+                    await rest_of(steps, yielded)
+                finally:
+                    timeline.send_wait += now() - suspended
+                break
         except OSError:
             watcher.client_left()
             raise
         at = now()
         try:
-            if detector is None:
-                watcher.watch(message, at)
-                return
-            body = message.get("body", b"")
-            seen = 0
-            if type(body) is bytes and not held:
+            body = message.get("body")
+            if type(body) is bytes and message.get("more_body"):
                 opened = body.removeprefix(head)  # the body itself, where it begins otherwise
-                content, _, closed = opened.partition(b'"')
-                if closed == rest and content and opened is not body:
-                    seen = usual
-                    unfed += 1
-            if not seen:
-                detector.facts.token_events += unfed  # by which it knows how its shape served
-                unfed = 0
-                seen = detector.feed(body)
-                head, rest = detector.usual  # which may have been learned afresh
-            if seen != usual or not message.get("more_body"):
-                settle()
-                watcher.unusual(message, at, seen)
-                return
-            gap = at - last
-            last = at
-            if low < gap <= high:
-                run += 1
-            else:
-                settle()
-                low, high, cell = gaps.place(gap)
-            if gap > longest:  # noqa: PLR1730 - max() costs twice as much, on every chunk
-                longest = gap
+                content = opened.removesuffix(tail)  # likewise
+                if content is not opened and opened is not body and content:  # noqa: SIM102
+                    if _QUOTE not in content or is_escaped(content):
+                        gap = at - last
+                        last = at
+                        count += 1
+                        if gap > high or gap <= low:
+                            placed += 1
+                            place(gap)
+                        return
+            read(message, at)
         except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
             faults.contain("send", error)
 

@@ -95,6 +95,8 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
         first_answer=timeline.first_answer_sent,
         tokens_observable=answer.tokens_observable,
         gaps=answer.gaps,
+        send_wait=timeline.send_wait_first,
+        send_wait_total=timeline.send_wait,
         phases=sum_by_phase(tiling.segments),
         ttft_phases=sum_by_phase(tiling.segments, first) if first else {},
     )

@@ -159,6 +159,16 @@ class RequestRecord:
     first_answer: int = 0
     tokens_observable: bool = True
     gaps: ChunkGaps | None = None
+    edge: int | None = None
+    """From the stamp of the proxy before us to our arrival, ns, by two wall clocks; never a part of
+    the ledger. None where nobody stamped it, or the stamp was not believed."""
+    send_wait: int = 0
+    """Ns for which the server's `send` was held back up to the first token: back-pressure."""
+    send_wait_total: int = 0
+    """The same over the whole answer."""
+    loop_lag: int | None = None
+    """Ns: the longest time for which the event loop was blocked while the request waited for its
+    first token, or for its end; None where it was not measured."""
     phases: Mapping[str, int] = field(default_factory=dict)
     """Total ns by phase; their sum is exactly `finished - received`."""
     ttft_phases: Mapping[str, int] = field(default_factory=dict)

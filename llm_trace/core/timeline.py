@@ -56,6 +56,8 @@ class Timeline:
         "last_token_sent",
         "new_span_id",
         "received",
+        "send_wait",
+        "send_wait_first",
         "settings",
         "state",
         "tracer",
@@ -78,6 +80,8 @@ class Timeline:
         self.identity: TraceIdentity | None = None
         self.body_complete = self.admitted = 0
         self.first_token_sent = self.first_answer_sent = self.last_token_sent = 0
+        self.send_wait = self.send_wait_first = 0
+        """Ns that the server's `send` was held back: until now, and until the first token."""
         self.intervals: list[Interval] = []
         self.calls: list[EngineCall] = []
         self.state: Mapping[str, object] = {}

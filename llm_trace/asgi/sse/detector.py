@@ -53,9 +53,9 @@ class TokenDetector:
         "_loose",
         "_memory",
         "_missed_at",
-        "_rest",
         "_shape",
         "_sse",
+        "_tail",
         "_unloosened",
         "facts",
         "held",
@@ -76,7 +76,7 @@ class TokenDetector:
         self._missed_at = 0
         self._bits = 0
         # The shape for bodies of one event, in the form that is cheapest to compare.
-        self._head, self._rest = _NEVER, _NEVER
+        self._head, self._tail = _NEVER, _NEVER
 
     def feed(self, body: bytes) -> int:
         """Return what the events completed by `body` were; 0 if it completes none."""
@@ -95,10 +95,10 @@ class TokenDetector:
     def usual(self) -> tuple[bytes, bytes]:
         """What stands before and after the content of a usual event, for a hot loop to compare.
 
-        While nothing is `held`, a body of the first, any bytes but a quote, a quote, and the second
-        is one event with a token of the last kind, and need not be fed. See shape for why.
+        While nothing is `held`, a body of the first, some bytes without a bare quote, and the
+        second, is one event with a token of the last kind, and need not be fed. See shape for why.
         """
-        return self._head, self._rest
+        return self._head, self._tail
 
     def close(self) -> int:
         """Return what the event was that the end of the stream left open; 0 if there is none."""
@@ -203,4 +203,4 @@ class TokenDetector:
         self._loose, self._unloosened = None, shape
         # Padding varies, too, which two comparisons cannot tell.
         self._head = _NEVER if shape.end else shape.head
-        self._rest = shape.tail[1:]
+        self._tail = shape.tail

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["EVENT_LIMIT", "Shape", "loosened"]
+__all__ = ["EVENT_LIMIT", "Shape", "is_escaped", "loosened"]
 
 _QUOTE: Final = ord('"')
 _ESCAPED: Final = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
@@ -90,7 +90,7 @@ class Shape:
         if not (event.startswith(self.head) and event.endswith(self.tail)):
             return False
         content = event[len(self.head) : -len(self.tail)]
-        return bool(content) and (_QUOTE not in content or _is_escaped(content))
+        return bool(content) and (_QUOTE not in content or is_escaped(content))
 
     def count(self, data: bytes) -> int:
         """Return how many usual events without padding `data` consists of, 0 if of other things."""
@@ -110,7 +110,7 @@ class Shape:
         return events
 
 
-def _is_escaped(content: bytes) -> bool:
+def is_escaped(content: bytes) -> bool:
     """Say whether all quotes in `content` are escaped."""
     if len(content) > EVENT_LIMIT or not content[: content.find(_QUOTE)].endswith(b"\\"):
         return False
