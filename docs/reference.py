@@ -17,6 +17,8 @@ from llm_trace import semconv as s
 from llm_trace.core import ledger
 from llm_trace.diagnosis import rules
 from llm_trace.settings import PREFIX, Settings
+from vllm_versions.extract import known
+from vllm_versions.surfaces import FEATURES, every_surface
 
 DOCS = Path(__file__).parent
 MARKED = re.compile(r"(<!-- reference: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -102,6 +104,25 @@ def verdicts() -> str:
     return table(("phase", "verdict", "what to look at next"), dict.fromkeys(rows))
 
 
+def vllm_versions() -> str:
+    """What users get in each version of vLLM."""
+    versions = known()
+    rows = [
+        (f.name, *("yes" if f.holds(facts) else "no" for facts in versions.values()))
+        for f in FEATURES
+    ]
+    return table(("what users get", *versions), rows)
+
+
+def vllm_lacks() -> str:
+    """Which names a version of vLLM does not have."""
+    rows = []
+    for version, facts in known().items():
+        missing = [f"`{surface}`" for surface in every_surface() if not surface.holds(facts)]
+        rows.append((version, ", ".join(missing)))
+    return table(("vLLM", "missing names"), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "settings": settings,
     "metrics": metrics,
@@ -109,6 +130,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "phases": phases,
     "folded": folded,
     "verdicts": verdicts,
+    "vllm_versions": vllm_versions,
+    "vllm_lacks": vllm_lacks,
 }
 
 
