@@ -18,6 +18,7 @@ from llm_trace.asgi.body import BodyCopy, model_of, request_facts
 from llm_trace.asgi.reply import Reply
 from llm_trace.asgi.routes import Routes, template
 from llm_trace.asgi.sse import Seen
+from llm_trace.asgi.telling import Telling, asks
 from llm_trace.asgi.types import ASGIApp, Message, Receive, Scope, Send
 from llm_trace.core import faults
 from llm_trace.core.dispatch import Dispatch
@@ -71,13 +72,16 @@ class Exchange:
         self._request: Mapping[str, object] = {}
         self._request_body: BodyCopy | None = BodyCopy(settings.max_body_bytes)
         self._exception: BaseException | None = None
+        telling = Telling(send, timeline) if settings.ledger_in_band and asks(scope) else None
         self._reply = Reply(
-            send,
+            telling.send if telling else send,
             timeline,
             declared=self._operation is not None,
             limit=settings.max_body_bytes,
             over=self._answered,
         )
+        if telling is not None:
+            telling.settle = self._reply.settle
 
     async def run(self, app: ASGIApp) -> None:
         """Run `app` with its messages watched; what it raises is recorded and raised again."""

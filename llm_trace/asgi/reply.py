@@ -94,6 +94,10 @@ class Reply:
         """The server says that nobody listens any more."""
         self.client_gone = True
 
+    def settle(self) -> None:
+        """Bring the timeline up to date with what the hot path has counted."""
+        self._settle()
+
     # --- the states of a response -------------------------------------------------------------
 
     def _unstarted(self, message: Message, _now: int) -> None:

@@ -102,6 +102,23 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
     )
 
 
+def so_far(timeline: Timeline, now: int, *, streamed: bool) -> dict[str, int]:
+    """Ns by phase from the arrival to `now`, as the ledger stands; nothing is closed.
+
+    Args:
+        timeline: The request.
+        now: Monotonic ns; of a stream whose first token is not sent yet, when it is.
+        streamed: Whether the client sees tokens one by one.
+    """
+    first = (timeline.first_token_sent or now) if streamed else 0
+    earlier, visible = split_calls(timeline.calls, first)
+    shown = first_visible(visible)
+    given = _moments(timeline, visible, shown, "ok", now)
+    given[m.FIRST_TOKEN_SENT] = first
+    claims = _claims(timeline.intervals, earlier, shown, now)
+    return sum_by_phase(m.tile(given, claims, streamed=streamed, ended_early=False).segments)
+
+
 def _model(call: EngineCall | None, asked: str | None) -> str | None:
     """The app's word for the model it called; for the engine of this server, the client's."""
     if call is None or not call.model:

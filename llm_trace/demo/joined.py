@@ -34,6 +34,8 @@ _APP_BEFORE: Final = (
     semconv.PREFILL,
     semconv.ENGINE,
 )
+_TAKEN: Final = frozenset({semconv.NETWORK, semconv.QUEUE_WAIT, semconv.PREFILL, semconv.ENGINE})
+"""What the app's ledger calls the stretch of which the engine has a ledger of its own."""
 _INSIDE: Final = tuple(
     phase for phase in semconv.PHASES if phase not in {semconv.DECODE, semconv.FINISH}
 )
@@ -103,12 +105,26 @@ def _inner_root(spans: Iterable[Span]) -> Span | None:
 def _parts(app: dict[str, Any], engine: dict[str, Any]) -> dict[Line, float]:
     outer, inner = _ttft_phases(app), _ttft_phases(engine)
     parts: dict[Line, float] = {}
-    if semconv.ENGINE in outer and inner:
-        hop = outer.pop(semconv.ENGINE) - sum(inner.values())
+    if inner and not _TAKEN.isdisjoint(outer):
+        hop = _take_out(outer, inner.get(semconv.FIRST_TOKEN, 0.0)) - sum(inner.values())
         parts[Line(BETWEEN, NETWORK)] = hop
         parts.update((Line(ENGINE, phase), seconds) for phase, seconds in inner.items())
     parts.update((Line(APP, phase), seconds) for phase, seconds in outer.items())
     return parts
+
+
+def _take_out(outer: dict[str, float], delivery: float) -> float:
+    """Take the engine's stretch out of the app's ledger; its seconds.
+
+    Where the engine told its ledger in band the app's ledger is split already, and its
+    `first_token` begins with the engine's own delivery.
+    """
+    told = semconv.NETWORK in outer
+    taken = sum(outer.pop(phase, 0.0) for phase in _TAKEN)
+    delivered = min(delivery, outer.get(semconv.FIRST_TOKEN, 0.0)) if told else 0.0
+    if delivered:
+        outer[semconv.FIRST_TOKEN] -= delivered
+    return taken + delivered
 
 
 def _ttft_phases(attributes: dict[str, Any]) -> dict[str, float]:

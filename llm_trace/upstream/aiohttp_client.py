@@ -1,11 +1,194 @@
-"""aiohttp's client."""
+"""aiohttp's client sessions.
+
+Every request of a session, whatever its verb, is one `_request`, private and the same since aiohttp
+2: the public trace signals reach only sessions that are built after they were made, and do not see
+the bytes of a stream. The answer's `content` is the same reader, watched; `release` and `close`
+tell when the app lets go of it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from functools import cache, partial
 from types import ModuleType
+from typing import Any
 
+from llm_trace.upstream.attempt import Attempt
+from llm_trace.upstream.calls import begin
 from llm_trace.upstream.patches import Patches
+from llm_trace.upstream.targets import Url
 
 
 def patch(patches: Patches, module: ModuleType) -> None:
-    """Watch the sessions of `module`."""
+    """Watch the sessions of `module`, which is aiohttp."""
+
+    def make(request: Callable[..., Any]) -> Callable[..., Any]:
+        async def traced(self: Any, method: str, str_or_url: Any, **kwargs: Any) -> Any:
+            attempt = _begin(self, method, str_or_url, kwargs)
+            if attempt is None:
+                return await request(self, method, str_or_url, **kwargs)
+            headers = _copied(kwargs.get("headers"))
+            with attempt.sending(headers):
+                response = await request(self, method, str_or_url, **{**kwargs, "headers": headers})
+            _watch(response, attempt, module)
+            return response
+
+        return traced
+
+    patches.wrap(module.ClientSession, "_request", make)
+
+
+def _begin(session: Any, method: str, str_or_url: Any, kwargs: Mapping[str, Any]) -> Attempt | None:
+    def url() -> Url:
+        from yarl import URL  # noqa: PLC0415 - comes with aiohttp
+
+        build = getattr(session, "_build_url", None)  # joins the session's base URL
+        made = build(str_or_url) if build else URL(str_or_url)
+        return Url(made.scheme, made.host or "", made.explicit_port, made.path)
+
+    def read() -> bytes | Mapping[str, Any]:
+        if isinstance(kwargs.get("json"), Mapping):
+            document: Mapping[str, Any] = kwargs["json"]
+            return document
+        data = kwargs.get("data")
+        data = data.encode() if isinstance(data, str) else data
+        return data if isinstance(data, bytes) else b""
+
+    return begin(method, url, read)
+
+
+def _copied(headers: Any) -> Any:
+    """The app's headers in a mapping of our own, of the kind that the session makes itself."""
+    from multidict import CIMultiDict  # noqa: PLC0415 - comes with aiohttp
+
+    return CIMultiDict(headers or ())
+
+
+def _watch(response: Any, attempt: Attempt, module: ModuleType) -> None:
+    attempt.answered(response.status, response.headers.get)
+    if response.content.at_eof():  # there is nothing to read, or the session has read it
+        attempt.complete()
+        return
+    response.content = _reader_class(module.StreamReader)(response.content, attempt)
+    for name in ("release", "close"):
+        setattr(response, name, _letting_go(getattr(response, name), attempt))
+
+
+def _letting_go(method: Callable[..., Any], attempt: Attempt) -> Callable[..., Any]:
+    def let_go(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        finally:
+            attempt.left()
+
+    return let_go
+
+
+class _Watched:
+    """A reader whose every way of reading leads past the attempt; the rest is the reader's own."""
+
+    def __init__(self, reader: Any, attempt: Attempt) -> None:
+        self._reader = reader
+        self._attempt = attempt
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    async def read(self, n: int = -1) -> bytes:
+        """Read up to `n` bytes, or all."""
+        return await self._next(lambda: self._reader.read(n), wanted=n != 0)
+
+    async def readany(self) -> bytes:
+        """Read what is there."""
+        return await self._next(self._reader.readany)
+
+    async def readline(self, **kwargs: Any) -> bytes:
+        """Read a line."""
+        return await self._next(lambda: self._reader.readline(**kwargs))
+
+    async def readuntil(self, *args: Any, **kwargs: Any) -> bytes:
+        """Read up to a separator."""
+        return await self._next(lambda: self._reader.readuntil(*args, **kwargs))
+
+    async def readexactly(self, n: int) -> bytes:
+        """Read `n` bytes."""
+        data = b""
+        while len(data) < n:
+            data += await self._next(partial(self._reader.readexactly, n - len(data)))
+        return data
+
+    async def readchunk(self) -> tuple[bytes, bool]:
+        """Read a chunk of the transfer, and whether it ends there."""
+        ends = False
+
+        async def read() -> bytes:
+            nonlocal ends
+            data, ends = await self._reader.readchunk()
+            return bytes(data)
+
+        return await self._next(read), ends
+
+    def read_nowait(self, n: int = -1) -> bytes:
+        """Read what is there without waiting."""
+        with self._failing():
+            data = self._reader.read_nowait(n)
+        return self._attempt.read(data)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return _until_empty(self.readline)
+
+    def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
+        """Iterate over parts of up to `n` bytes."""
+        return _until_empty(lambda: self.read(n))
+
+    def iter_any(self) -> AsyncIterator[bytes]:
+        """Iterate over what is there."""
+        return _until_empty(self.readany)
+
+    async def iter_chunks(self) -> AsyncIterator[tuple[bytes, bool]]:
+        """Iterate over the chunks of the transfer."""
+        while (chunk := await self.readchunk()) != (b"", False):
+            yield chunk
+
+    async def _next(self, read: Callable[[], Awaitable[bytes]], *, wanted: bool = True) -> bytes:
+        """What the app gets for one read; one that brought nothing but the ledger is repeated."""
+        while True:
+            with self._failing():
+                data = await read()
+            kept = self._attempt.read(data) if data else b""
+            if self._reader.at_eof():
+                return kept + self._attempt.complete()
+            if kept or not (data and wanted):
+                return kept
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._attempt.failed(error)
+            raise
+
+
+async def _until_empty(read: Callable[[], Awaitable[bytes]]) -> AsyncIterator[bytes]:
+    while data := await read():
+        yield data
+
+
+@cache
+def _reader_class(base: type[Any]) -> type[Any]:
+    """`_Watched` as a subclass of aiohttp's reader, which payloads are recognised by.
+
+    What is not overridden would run on the subclass's own, empty state: all of it is handed on.
+    """
+    handed_on = {
+        name: _handed_on(name)
+        for name in dir(base)
+        if not name.startswith("__") and name not in vars(_Watched)
+    }
+    return type("WatchedReader", (_Watched, base), handed_on)
+
+
+def _handed_on(name: str) -> property:
+    return property(lambda self: getattr(self._reader, name))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from llm_trace.asgi.body import MAX_TEXT, BodyCopy, model_of, request_facts
 from llm_trace.asgi.sse.facts import as_word
@@ -11,6 +12,10 @@ from llm_trace.asgi.sse.facts import as_word
 _END: Final = 4096
 _MODEL: Final = re.compile(rb'(?<!\\)"model"\s*:\s*"([^"\\]{1,256})"')
 """The key at any depth: inside of a string its quotes would be escaped."""
+
+
+Body = bytes | Mapping[str, Any]
+"""As it goes over the wire, or the document that the client is given."""
 
 
 class Asked(NamedTuple):
@@ -22,8 +27,10 @@ class Asked(NamedTuple):
     """`gen_ai.request.*`."""
 
 
-def asked(body: bytes, limit: int) -> Asked:
+def asked(body: Body, limit: int) -> Asked:
     """Read `body`; of one longer than `limit` bytes only the model, where it stands at an end."""
+    if not isinstance(body, bytes):
+        return Asked(model_of(body) or "", request_facts(body)) if limit else Asked("", {})
     copy = BodyCopy(limit)
     copy.feed(body)
     document = copy.document()

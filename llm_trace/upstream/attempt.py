@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Final, TypeVar
 
@@ -21,6 +22,7 @@ from llm_trace.core import faults, inband
 from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.inside import Inside
 from llm_trace.core.outcome import CLIENT_FAULT, Ending, decide
+from llm_trace.core.timeline import Timeline
 from llm_trace.upstream.sieve import Sieve
 
 _TERMINATED: Final = Seen.FINISH | Seen.END | Seen.ERROR
@@ -28,6 +30,14 @@ _GENERATED: Final = Seen.TOKEN | Seen.ROLE
 
 Method = TypeVar("Method", bound=Callable[..., None])
 Header = Callable[[str], "str | None"]
+
+
+_sending: ContextVar[Timeline | None] = ContextVar("llm_trace_sending", default=None)
+
+
+def is_sending(timeline: Timeline) -> bool:
+    """Whether we are inside of a client's call of this request: a client may use another."""
+    return _sending.get() is timeline
 
 
 def contained(method: Method) -> Method:
@@ -99,6 +109,7 @@ class Attempt:
         except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
             faults.contain("upstream", error)
         active = timeline.activate(self.call.span_id)
+        token = _sending.set(timeline)
         self.call.sent = self._now()
         try:
             yield
@@ -106,6 +117,7 @@ class Attempt:
             self.failed(error)
             raise
         finally:
+            _sending.reset(token)
             timeline.deactivate(active)
             _undress(headers, before)
 
@@ -212,6 +224,10 @@ class Attempt:
             call.attributes[s.UPSTREAM_PREFIX + phase] = ns / 1e9
 
     # --- its end ------------------------------------------------------------------------------
+
+    def received(self) -> None:
+        """The wire has brought all of it; some may still be on its way to the app."""
+        self._ending.complete = True
 
     def complete(self) -> bytes:
         """The body is at its end; the bytes for the app that were held back."""

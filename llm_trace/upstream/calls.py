@@ -11,8 +11,8 @@ from llm_trace.core import faults
 from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.timeline import Timeline
 from llm_trace.settings import Settings
-from llm_trace.upstream.asked import asked
-from llm_trace.upstream.attempt import Attempt
+from llm_trace.upstream.asked import Body, asked
+from llm_trace.upstream.attempt import Attempt, is_sending
 from llm_trace.upstream.targets import Url, operation_of
 
 MAX_FAILURES: Final = 16
@@ -27,7 +27,7 @@ class UpstreamCall(EngineCall):
     """Equal for two attempts of the same."""
 
 
-def begin(method: str, make_url: Callable[[], Url], read: Callable[[], bytes]) -> Attempt | None:
+def begin(method: str, make_url: Callable[[], Url], read: Callable[[], Body]) -> Attempt | None:
     """The attempt that a request of the app is; None where it is no call of an engine.
 
     Args:
@@ -36,7 +36,7 @@ def begin(method: str, make_url: Callable[[], Url], read: Callable[[], bytes]) -
         read: Gives the body, b"" where it is not known yet; not asked for other requests.
     """
     timeline = context.current()
-    if timeline.closed:
+    if timeline.closed or is_sending(timeline):
         return None
     try:
         settings = timeline.settings
@@ -51,7 +51,7 @@ def begin(method: str, make_url: Callable[[], Url], read: Callable[[], bytes]) -
 
 
 def _attempt(
-    timeline: Timeline, settings: Settings, operation: str, url: Url, body: bytes
+    timeline: Timeline, settings: Settings, operation: str, url: Url, body: Body
 ) -> Attempt:
     opened = context.open_call()
     call = opened or _call(timeline, operation, url, body, settings.max_body_bytes)
@@ -64,8 +64,8 @@ def _attempt(
     )
 
 
-def _call(timeline: Timeline, operation: str, url: Url, body: bytes, limit: int) -> EngineCall:
-    request = (url, len(body), hash(body))
+def _call(timeline: Timeline, operation: str, url: Url, body: Body, limit: int) -> EngineCall:
+    request = (url, len(body), hash(body if isinstance(body, bytes) else repr(body)))
     failed = _failed(timeline, request)
     if failed is not None:
         return failed

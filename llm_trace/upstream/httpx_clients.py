@@ -7,7 +7,7 @@ would, so that its bytes can be watched on their way; nothing is read ahead.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -86,14 +86,68 @@ def _watch(response: Any, attempt: Attempt, watched: type[Any]) -> None:
     if response.is_stream_consumed:  # a transport that answered with all of it
         attempt.read(response.content)
         attempt.complete()
-    else:
+    elif response.headers.get("content-encoding", "identity") == "identity":
         response.stream = watched(response.stream, attempt)
+    else:
+        response.stream = watched(response.stream, _Compressed(attempt))
+        response.iter_bytes = _decoded(response.iter_bytes, attempt)
+        response.aiter_bytes = _decoded_async(response.aiter_bytes, attempt)
+
+
+class _Compressed:
+    """Of a compressed answer the wire tells only the end: it is watched where it is decoded."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.failed = attempt.failed
+        self.left = attempt.left
+        self._attempt = attempt
+
+    def read(self, data: bytes) -> bytes:
+        """The bytes as they are."""
+        return data
+
+    def complete(self) -> bytes:
+        """The wire is at its end; the decoder may hold some more."""
+        self._attempt.received()
+        return b""
+
+
+def _decoded(iter_bytes: Callable[..., Iterator[bytes]], attempt: Attempt) -> Callable[..., Any]:
+    return lambda *args, **kwargs: _sifted(iter_bytes(*args, **kwargs), attempt)
+
+
+def _sifted(parts: Iterable[bytes], attempt: Attempt | _Compressed) -> Iterator[bytes]:
+    for data in parts:
+        kept = attempt.read(data)
+        if kept:
+            yield kept
+    rest = attempt.complete()
+    if rest:
+        yield rest
+
+
+def _decoded_async(
+    aiter_bytes: Callable[..., AsyncIterator[bytes]], attempt: Attempt
+) -> Callable[..., Any]:
+    return lambda *args, **kwargs: _sifted_async(aiter_bytes(*args, **kwargs), attempt)
+
+
+async def _sifted_async(
+    parts: AsyncIterable[bytes], attempt: Attempt | _Compressed
+) -> AsyncIterator[bytes]:
+    async for data in parts:
+        kept = attempt.read(data)
+        if kept:
+            yield kept
+    rest = attempt.complete()
+    if rest:
+        yield rest
 
 
 class _Watched:
     """The stream of an answer: the same bytes, each when the app asks for it."""
 
-    def __init__(self, stream: Any, attempt: Attempt) -> None:
+    def __init__(self, stream: Any, attempt: Attempt | _Compressed) -> None:
         self._stream = stream
         self._attempt = attempt
 
@@ -103,18 +157,11 @@ class _Watched:
 
 class _WatchedSync(_Watched):
     def __iter__(self) -> Iterator[bytes]:
-        attempt = self._attempt
         try:
-            for data in self._stream:
-                kept = attempt.read(data)
-                if kept:
-                    yield kept
+            yield from _sifted(self._stream, self._attempt)
         except BaseException as error:
-            attempt.failed(error)
+            self._attempt.failed(error)
             raise
-        rest = attempt.complete()
-        if rest:
-            yield rest
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -46,6 +46,26 @@ def test_the_engines_ledger_takes_the_place_of_the_engine_phase():
     assert one.difference == pytest.approx(0.01)
 
 
+def test_a_ledger_that_came_in_band_is_counted_once():
+    """The app's ledger is split already; the engine's own spans take that stretch all the same."""
+    told = {"engine": 0.02, "network": 0.03, "queue_wait": 0.05, "prefill": 0.02}
+    app = {"admission": 0.01, **told, "first_token": 0.015}
+    one = joined(ttft=0.145, app=app, engine={**QUEUED, "first_token": 0.01})
+
+    assert one.parts == pytest.approx(
+        {
+            Line(BETWEEN, NETWORK): 0.04,
+            Line(ENGINE, "admission"): 0.01,
+            Line(ENGINE, "queue_wait"): 0.05,
+            Line(ENGINE, "prefill"): 0.02,
+            Line(ENGINE, "first_token"): 0.01,
+            Line(APP, "admission"): 0.01,
+            Line(APP, "first_token"): 0.005,
+        }
+    )
+    assert one.total == pytest.approx(0.145)
+
+
 def test_without_the_engines_ledger_the_engine_stays_whole():
     """Nothing is invented when the engine is not traced."""
     assert Line(APP, "engine") in joined().parts

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 
 import pytest
 from staged_engine import (
     BODY,
     DONE,
     JSON,
+    SSE,
     STOP,
     STREAM,
     URL,
@@ -23,7 +25,9 @@ from staged_engine import (
 
 import llm_trace
 from llm_trace import semconv as s
+from llm_trace.core import faults
 from llm_trace.core.identity import TraceIdentity
+from llm_trace.core.inband import END, FIRST_TOKEN, comment, server_timing
 from llm_trace.core.tracer import NoTracer
 from llm_trace.testing import START
 from llm_trace.upstream import switch_off, switch_on
@@ -438,3 +442,162 @@ def test_an_answer_that_a_transport_gives_whole(module, clock):
     assert [("ok", "stop")] == [
         (call.attributes[s.UPSTREAM_OUTCOME], call.finish_reason) for call in record.calls
     ]
+
+
+US = 1_000
+TOLD = {**SSE, "x-llm-trace-ledger": "1"}
+INSIDE = {s.PREPARE: 2 * US, s.QUEUE_WAIT: 40 * US, s.PREFILL: 20 * US, s.FIRST_TOKEN: 8 * US}
+FIRST = comment(FIRST_TOKEN, INSIDE)
+WHOLE = comment(END, {**INSIDE, s.DECODE: 6 * US, s.FINISH: US})
+
+
+def in_band(first=FIRST, last=WHOLE):
+    """A stream of an engine that tells its ledger."""
+    body = (100 * US, first + event("a"), 9 * US, event("b"), STOP, USAGE, last + DONE)
+    return Answer(*body, headers=TOLD)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_the_engines_own_ledger_splits_the_wait(way, module, clock):
+    """The app's own time to first token falls into network, queue, prefill and delivery."""
+    engine = Engine(clock, in_band())
+
+    record, body = serve(streamed_by(way, module, engine), clock)
+
+    assert event("a") + event("b") + STOP + USAGE + DONE == body
+    assert {
+        s.NETWORK: 30 * US,
+        s.ENGINE: 2 * US,
+        s.QUEUE_WAIT: 40 * US,
+        s.PREFILL: 20 * US,
+        s.FIRST_TOKEN: 8 * US,
+    } == record.ttft_phases
+    assert record.ttft == 100 * US
+    told = {k: v for k, v in record.calls[0].attributes.items() if k.startswith(s.UPSTREAM_PREFIX)}
+    assert {
+        s.UPSTREAM_PREFIX + phase: ns / 1e9
+        for phase, ns in {**INSIDE, s.DECODE: 6 * US, s.FINISH: US}.items()
+    } == told
+
+
+def test_the_ledger_of_an_answer_in_one_piece(module, clock):
+    """It comes in the head; the rest of the body is on its way after that."""
+    timing = server_timing({s.QUEUE_WAIT: 50 * US, s.PREFILL: 10 * US, s.DECODE: 20 * US})
+    headers = {**JSON, "x-llm-trace-ledger": "1", "server-timing": f"db;dur=7, {timing}"}
+    engine = Engine(clock, Answer(5 * US, b"{}", headers=headers, wait=100 * US))
+
+    async def work():
+        await async_client(module, engine).post(URL, json=BODY)
+        yield b""
+
+    record, _ = serve(work, clock)
+
+    assert {
+        s.NETWORK: 25 * US,
+        s.QUEUE_WAIT: 50 * US,
+        s.PREFILL: 10 * US,
+        s.DECODE: 20 * US,
+    } == record.phases
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        comment(FIRST_TOKEN, {s.PREFILL: 101 * US}),
+        b": llm_trace not json\n",
+        b': llm_trace {"v": 1, "at": "first_token", "us": {"prefill": -5}}\n',
+        b': llm_trace {"v": 1, "at": "first_token", "us": {"prefill": 1e400}}\n',
+        b': llm_trace {"v": 2, "at": "first_token", "us": {"prefill": 5}}\n',
+        b": llm_trace " + b"[" * 1500 + b"\n",
+    ],
+)
+def test_a_ledger_that_cannot_be_is_counted_and_not_believed(first, module, clock):
+    """The wait stays `engine`, and the app's bytes are clean all the same."""
+    engine = Engine(clock, in_band(first=first, last=b""))
+
+    record, body = serve(streamed_by("async", module, engine), clock)
+
+    assert {s.ENGINE: 100 * US} == record.ttft_phases
+    assert {"upstream_ledger": 1} == dict(faults.dropped)
+    assert b"llm_trace" not in body
+
+
+@pytest.mark.parametrize("settings", [{"ledger_in_band": False}, {"upstream": False}])
+def test_switched_off_nobody_is_asked(settings, module, clock):
+    """Then a comment is a comment of somebody else's, and passes."""
+    engine = Engine(clock, in_band())
+
+    record, body = serve(streamed_by("async", module, engine), clock, settings=settings)
+
+    assert "x-llm-trace-ledger" not in engine.asked[0]
+    assert FIRST in body
+    assert s.QUEUE_WAIT not in record.phases
+
+
+def test_an_app_that_asks_itself_reads_what_it_asked_for(module, clock):
+    """What we did not ask for we do not take out."""
+    engine = Engine(clock, in_band())
+
+    async def work():
+        async for data in relayed(
+            async_client(module, engine), headers={"x-llm-trace-ledger": "1"}
+        ):
+            yield data
+
+    _, body = serve(work, clock)
+
+    assert FIRST in body
+
+
+def test_the_ledger_of_the_attempt_that_answered(module, clock):
+    """What was lost to an attempt that failed is no network: it stays with the call."""
+    engine = Engine(clock, Answer(status=503, headers=JSON, wait=50 * US), in_band())
+    client = async_client(module, engine)
+
+    async def work():
+        await client.post(URL, json=BODY)
+        async for data in relayed(client):
+            yield data
+
+    record, _ = serve(work, clock)
+
+    assert {
+        s.ENGINE: 52 * US,
+        s.NETWORK: 30 * US,
+        s.QUEUE_WAIT: 40 * US,
+        s.PREFILL: 20 * US,
+        s.FIRST_TOKEN: 8 * US,
+    } == record.ttft_phases
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_compressed_answer_is_watched_where_it_is_decoded(way, module, clock):
+    """Tokens, usage and the ledger are seen, and the app reads a clean text."""
+    packed = gzip.compress(FIRST + event("a") + STOP + USAGE + WHOLE + DONE)
+    headers = {**TOLD, "content-encoding": "gzip"}
+    engine = Engine(clock, Answer(100 * US, packed[:40], packed[40:], headers=headers))
+
+    record, body = serve(streamed_by(way, module, engine), clock)
+
+    assert event("a") + STOP + USAGE + DONE == body
+    (call,) = record.calls
+    assert (call.usage.output_tokens, call.attributes[s.UPSTREAM_OUTCOME]) == (2, "ok")
+    assert record.phases[s.QUEUE_WAIT] == 40 * US
+
+
+def test_a_compressed_answer_that_is_passed_on_as_it_is(module, clock):
+    """A relay that never decodes it: it was complete, and nothing of it is known."""
+    packed = gzip.compress(event("a") + STOP + DONE)
+    engine = Engine(clock, Answer(packed, headers={**SSE, "content-encoding": "gzip"}))
+
+    async def work():
+        client = async_client(module, engine)
+        async with client.stream("POST", URL, json=BODY) as response:
+            async for data in response.aiter_raw():
+                yield data
+
+    record, body = serve(work, clock)
+
+    assert packed == body
+    (call,) = record.calls
+    assert (call.first_token, call.attributes[s.UPSTREAM_OUTCOME]) == (0, "ok")
