@@ -1,7 +1,7 @@
 """The budgets of the middleware, and whether measurements keep them.
 
-Ratios within one run on one machine, where there is a peer to compare with. What needs an engine or
-a socket (cost of an engine step, throughput of a saturated server) is measured elsewhere.
+Ratios within one run on one machine, where there is a peer to compare with. What needs a socket
+(throughput of a saturated server) is measured elsewhere.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from tests.benchmarks.line import Line
+from tests.benchmarks.steps import RUNNING, Cost
 
 
 class Results(NamedTuple):
@@ -19,6 +20,8 @@ class Results(NamedTuple):
     """By contender, ns added to the bare app: to a request, and to each of its token chunks."""
     memory: Mapping[str, float]
     """By contender, bytes added to the bare app by a request in flight."""
+    steps: Mapping[int, Cost] = {}
+    """By requests that run in it, what is added to a step of vLLM's engine; may be missing."""
 
 
 class Budget(NamedTuple):
@@ -79,6 +82,16 @@ BUDGETS: Final = (
 )
 
 
+def _step(running: int) -> Budget:
+    must = 10.0 + 0.2 * running
+    what = f"engine step, {running} running, dearer process"
+    return Budget(what, "us", must, must, lambda results: max(results.steps[running]))
+
+
+STEP_BUDGETS: Final = tuple(_step(running) for running in RUNNING)
+
+
 def judge(results: Results) -> list[Verdict]:
     """Every budget beside what was measured."""
-    return [Verdict(budget, budget.value(results)) for budget in BUDGETS]
+    budgets = BUDGETS + (STEP_BUDGETS if results.steps else ())
+    return [Verdict(budget, budget.value(results)) for budget in budgets]

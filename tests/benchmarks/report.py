@@ -27,7 +27,8 @@ def text(results: Results, verdicts: Sequence[Verdict], rounds: int) -> str:
         rounds=rounds,
         tokens=", ".join(map(str, TOKENS)),
     )
-    return "\n".join((method, *_costs(results), "", *_budgets(verdicts), ""))
+    parts = (_costs(results), _steps(results), _budgets(verdicts))
+    return "\n".join((method, *("\n".join((*part, "")) for part in parts if part)))
 
 
 def as_json(results: Results, verdicts: Sequence[Verdict], rounds: int) -> str:
@@ -41,6 +42,7 @@ def as_json(results: Results, verdicts: Sequence[Verdict], rounds: int) -> str:
             for key, line in results.added.items()
         },
         "memory_bytes": dict(results.memory),
+        "step_us": {str(running): cost._asdict() for running, cost in results.steps.items()},
         "budgets": [
             {**verdict.budget._asdict(), "value": verdict.value, "kept": verdict.kept}
             for verdict in verdicts
@@ -56,6 +58,15 @@ def _costs(results: Results) -> list[str]:
         name = CONTENDERS[key][0]
         cost = f"{line.fixed / 1e3:11.1f}{line.each / 1e3:10.3f}"
         lines.append(f"{name:42}{cost}{line.fixed / span:12.2f}{line.fixed / page:18.2f}")
+    return lines
+
+
+def _steps(results: Results) -> list[str]:
+    if not results.steps:
+        return []
+    lines = [f"{'a step of vLLM that decodes, us':42}{'API process':>11}{'EngineCore':>12}"]
+    for running, cost in results.steps.items():
+        lines.append(f"{f'{running} running':42}{cost.api:11.1f}{cost.core:12.1f}")
     return lines
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from llm_trace.core import faults
-from tests.benchmarks import drive, report, rounds
+from tests.benchmarks import drive, report, rounds, steps
 from tests.benchmarks.budgets import Results, judge
 from tests.benchmarks.contenders import CONTENDERS, Contender
 
@@ -48,7 +48,7 @@ async def measure(seconds: float) -> tuple[Results, int]:
         for contender in contenders.values():
             contender.close()
     added = {key: rounds.added(samples, key) for key in contenders if key != "bare"}
-    return Results(added, memory), done
+    return Results(added, memory, steps.measure()), done
 
 
 async def _memory(contenders: Mapping[str, Contender]) -> dict[str, float]:

@@ -12,6 +12,8 @@ from tests.benchmarks.budgets import BUDGETS, Results, judge
 from tests.benchmarks.contenders import CONTENDERS, full, otel, otel_one_span
 from tests.benchmarks.line import Line, fit
 from tests.benchmarks.report import text
+from tests.benchmarks.steps import Cost
+from tests.benchmarks.steps import measure as measure_steps
 
 
 def serve(contender, tokens=8):
@@ -78,3 +80,28 @@ def test_missed_must_is_said(full_us, kept):
     assert sum(not verdict.kept for verdict in verdicts) == (not kept)
     assert ("FAIL" in text(found, verdicts, 9)) is not kept
     assert len(verdicts) == len(BUDGETS)
+
+
+def test_a_step_that_is_too_dear_is_said():
+    """Each number of running requests has a budget of its own, for the dearer process."""
+    steps = {1: Cost(4.0, 2.0), 32: Cost(8.0, 17.0), 256: Cost(61.0, 2.0)}
+    found = results(50.0)._replace(steps=steps)
+    verdicts = judge(found)
+
+    assert [verdict.kept for verdict in verdicts[-3:]] == [True, False, True]
+    assert [verdict.budget.must for verdict in verdicts[-3:]] == [
+        IsApprox(10.2),
+        IsApprox(16.4),
+        IsApprox(61.2),
+    ]
+    assert "32 running                                        8.0        17.0" in text(
+        found, verdicts, 9
+    )
+
+
+def test_steps_are_measured_beside_the_bare_ones():
+    """Few rounds of few steps: every number of running requests has a cost in both processes."""
+    found = measure_steps(rounds=3, steps=64)
+
+    assert found.keys() == {1, 32, 256}
+    assert all(cost.api > 0 for cost in found.values())

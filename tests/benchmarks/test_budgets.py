@@ -69,3 +69,10 @@ def test_metrics_cost_no_more_than_a_peers(results):
 def test_request_in_flight_fits_its_memory(results):
     """A request in the middle of its stream holds at most 4 KiB."""
     assert results["memory_bytes"]["full"] <= 4096
+
+
+@pytest.mark.parametrize("running", [1, 32, 256])
+@pytest.mark.parametrize("process", ["api", "core"])
+def test_an_engine_step_fits_its_time(results, process, running):
+    """10 us, and 0.2 us for each running request, in the API process and in EngineCore."""
+    assert results["step_us"][str(running)][process] <= 10 + 0.2 * running
