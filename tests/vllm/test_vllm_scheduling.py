@@ -158,6 +158,23 @@ def test_a_request_that_lost_a_name_ends_nothing(lost):
     assert faults.internal == {"vllm.scheduler": 1}
 
 
+def test_a_scheduler_that_lost_its_requests_ends_nothing():
+    """vLLM may keep them under another name."""
+    engine = scheduling.telling(Elsewhere, Teller(CoreOutput, CoreOutputs))()
+    with faults.production():
+        assert engine.add_request(Request("a")) == "added"
+
+    assert faults.internal == {"vllm.scheduler": 1}
+
+
+class Elsewhere:
+    """A scheduler that keeps its requests under another name."""
+
+    def add_request(self, request):
+        """Keep it."""
+        return "added"
+
+
 class Renamed(Scheduler):
     """A scheduler that needs none of the names."""
 

@@ -23,8 +23,8 @@ from vllm_versions.surfaces import (
 
 ROOT = Path(__file__).parents[2]
 MISSING = {
-    "0.11.2": {"finished-stats", "equal request ids"},
-    "0.17.1": {"finished-stats"},
+    "0.11.2": {"finished-stats", "equal request ids", "prompt tokens from the cache"},
+    "0.17.1": {"finished-stats", "prompt tokens from the cache"},
     "0.24.0": set(),
     "0.29.0": set(),
     "0.32.0": set(),
@@ -117,6 +117,8 @@ def facts(source=SOURCE):
         (Method(OUTPUT, "OutputProcessor", "add_request", ("req",)), False),
         (Method(OUTPUT, "OutputProcessor", "inherited", ("one",)), True),
         (Method(OUTPUT, "OutputProcessor", "__init__", ("limit",)), True),
+        (Method(OUTPUT, "OutputProcessor", "__init__", (), ("strict",)), True),
+        (Method(OUTPUT, "OutputProcessor", "__init__", (), ("lax",)), False),
         (Method(OUTPUT, "OutputProcessor", "gone", ()), False),
         (Value(OUTPUT, "OutputProcessor", "QUEUED", 1), True),
         (Value(OUTPUT, "OutputProcessor", "QUEUED", 2), False),

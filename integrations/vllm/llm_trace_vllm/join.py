@@ -311,9 +311,11 @@ def _before(
     original = getattr(processor, name)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        nonlocal observe
         try:
             observe(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - a fault here would end every request
+            observe = _nothing
             give_up()
             faults.contain(f"vllm.{name}", error)
         return original(*args, **kwargs)
@@ -328,15 +330,21 @@ def _after(
     original = getattr(processor, name)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        nonlocal observe
         result = original(*args, **kwargs)
         try:
             observe(result, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - a fault here would end every request
+            observe = _nothing
             give_up()
             faults.contain(f"vllm.{name}", error)
         return result
 
     setattr(processor, name, wrapped)
+
+
+def _nothing(*_args: Any, **_kwargs: Any) -> None:
+    """What is left of an observer that met a surface that it does not know."""
 
 
 def join_engine(engine: Any) -> Join:

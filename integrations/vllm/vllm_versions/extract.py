@@ -84,7 +84,8 @@ def _describe(classes: Mapping[str, ast.ClassDef], node: ast.ClassDef) -> dict[s
             fields |= set(inherited["fields"])
     for item in node.body:
         if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
-            methods[item.name] = [a.arg for a in (*item.args.posonlyargs, *item.args.args)]
+            given = (*item.args.posonlyargs, *item.args.args, *item.args.kwonlyargs)
+            methods[item.name] = [argument.arg for argument in given]
             fields |= set(_own_attributes(item))
         elif isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             fields.add(item.target.id)

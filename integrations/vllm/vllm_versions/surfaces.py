@@ -15,6 +15,8 @@ Facts = Mapping[str, Any]
 
 ENGINE: Final = "vllm/v1/engine/__init__.py"
 OUTPUT: Final = "vllm/v1/engine/output_processor.py"
+CORE_CLIENT: Final = "vllm/v1/engine/core_client.py"
+SAMPLING: Final = "vllm/sampling_params.py"
 ASYNC_LLM: Final = "vllm/v1/engine/async_llm.py"
 STATS: Final = "vllm/v1/metrics/stats.py"
 LOGGERS: Final = "vllm/v1/metrics/loggers.py"
@@ -49,15 +51,20 @@ class Method(NamedTuple):
     owner: str
     name: str
     arguments: tuple[str, ...]
+    keywords: tuple[str, ...] = ()
+    """Further ones that are passed by name."""
 
     def __str__(self) -> str:
-        return f"{self.owner}.{self.name}({', '.join(self.arguments)})"
+        words = (*self.arguments, *(f"{word}=" for word in self.keywords))
+        return f"{self.owner}.{self.name}({', '.join(words)})"
 
     def holds(self, facts: Facts) -> bool:
-        """Whether a version has it, with these arguments first."""
+        """Whether a version has it, with these arguments."""
         methods = facts["classes"].get(f"{self.path}:{self.owner}", {}).get("methods", {})
         given = methods.get(self.name)
-        return given is not None and tuple(given[1 : len(self.arguments) + 1]) == self.arguments
+        if given is None or not set(self.keywords) <= set(given):
+            return False
+        return tuple(given[1 : len(self.arguments) + 1]) == self.arguments
 
 
 class Value(NamedTuple):
@@ -225,6 +232,15 @@ TELLS: Final[Way] = (
     *fields(ENGINE, "EngineCoreOutputs", "outputs", "timestamp"),
 )
 
+BATCH: Final[Way] = fields(STATS, "SchedulerStats", "num_running_reqs", "num_waiting_reqs")
+INFERRED: Final[Way] = (
+    *BATCH,
+    *fields(OUTPUT, "OutputProcessor", "request_states"),
+    *fields(ASYNC_LLM, "AsyncLLM", "vllm_config", "engine_core"),
+    *fields(CONFIG, "SchedulerConfig", "policy"),
+    *fields(CORE_CLIENT, "AsyncMPClient", "client_count"),
+)
+
 FEATURES: Final = (
     Feature("middleware and metrics on vLLM's own page", ((MIDDLEWARE,),)),
     Feature(
@@ -248,6 +264,44 @@ FEATURES: Final = (
             ),
             fields(ENGINE, "EngineCoreOutput", "num_cached_tokens"),
         ),
+    ),
+    Feature(
+        "prompt tokens from the cache of another engine",
+        (
+            (
+                *fields(ENGINE, "EngineCoreOutput", "prefill_stats"),
+                *fields(STATS, "PrefillStats", "num_external_cached_tokens"),
+            ),
+        ),
+    ),
+    Feature(
+        "the batch at the first schedule: requests running and waiting, KV cache in use",
+        ((*BATCH, *fields(STATS, "SchedulerStats", "kv_cache_usage")),),
+    ),
+    Feature(
+        "who waits and who computes before any output, inferred from the engine's counts",
+        (INFERRED,),
+    ),
+    Feature(
+        "data-parallel rank",
+        ((Method(LOGGERS, "StatLoggerBase", "record", ("scheduler_stats",), ("engine_idx",)),),),
+    ),
+    Feature(
+        "the leg of a request whose prefill and decode are on different engines",
+        (
+            (
+                *fields(ENGINE, "EngineCoreRequest", "sampling_params"),
+                *fields(SAMPLING, "SamplingParams", "extra_args"),
+            ),
+        ),
+    ),
+    Feature(
+        "the end by a stop string, which vLLM finds outside the engine",
+        (fields(OUTPUT, "OutputProcessorOutput", "reqs_to_abort"),),
+    ),
+    Feature(
+        "sleep and wake-up as model load",
+        ((Method(LOGGERS, "StatLoggerBase", "record_sleep_state", ()),),),
     ),
     Feature(
         "length of the prompt and name of the adapter",
