@@ -65,9 +65,14 @@ def completion(prompt, tokens, **more):
 
 
 class VllmServer:
-    """`vllm serve`; `tap` receives its spans, and vLLM's own, over HTTP."""
+    """`vllm serve`; `tap` receives its spans, and vLLM's own, over HTTP.
 
-    def __init__(self, python, model, tap, folder):
+    `flags` come after the usual ones and beat them; `inner` is the middleware inside ours.
+    """
+
+    def __init__(
+        self, python, model, tap, folder, flags=(), inner="sabotage.Sabotage", **environment
+    ):
         self.port = free_port()
         self.tap = tap
         env = clean_environment(
@@ -81,13 +86,15 @@ class VllmServer:
             OTEL_SERVICE_NAME="vllm",
             OTEL_BSP_SCHEDULE_DELAY="200",
             OTEL_METRIC_EXPORT_INTERVAL="1000",
+            **environment,
         )
         command = [
             *(python.parent / "vllm", "serve", model, "--served-model-name", MODEL),
             *("--host", LOOPBACK, "--port", self.port, *_FLAGS),
-            *("--middleware", "sabotage.Sabotage"),
+            *("--middleware", inner),
             *("--middleware", "llm_trace.TraceMiddleware"),
             *("--otlp-traces-endpoint", f"{tap.endpoint}/v1/traces"),
+            *flags,
         ]
         self.program = Program(command, folder / "vllm.log", env=env)
         self.program.stand_back()
