@@ -126,6 +126,7 @@ class MetricsObserver:
         counts: list[Child] = [(s.REQUESTS, kind.outcome, kind.last_phase)]
         counts += [(metric,) for metric, _ in _chosen(_USAGE, kind.used)]
         if kind.band:
+            self._lay_out_bands(kind)
             durations.append((s.TIME_TO_FIRST_TOKEN, kind.start_state))
             counts.append((s.TTFT_REQUESTS, kind.band))
         if kind.is_expected:
@@ -144,6 +145,17 @@ class MetricsObserver:
     def base(self, record: RequestRecord) -> tuple[str, str, str]:
         """The labels of every request metric: operation, provider and model."""
         return (record.operation or "", record.provider, self._model(record))
+
+    def _lay_out_bands(self, kind: Kind) -> None:
+        """Begin every band at zero as soon as one is reached.
+
+        Prometheus sees no growth in the first sample of a series, and an incident is when the first
+        requests reach a band.
+        """
+        for band in s.TTFT_BAND_LABELS:
+            self._instruments.child(s.TTFT_REQUESTS, (*kind.base, band))
+            for phase in kind.ttft_phases:
+                self._instruments.child(s.TTFT_PHASE, (*kind.base, phase, band))
 
     # --- labels -------------------------------------------------------------------------------
 

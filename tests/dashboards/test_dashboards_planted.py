@@ -14,7 +14,7 @@ from llm_trace import semconv as s
 pytestmark = pytest.mark.services
 
 PHASE = s.PHASE.replace(".", "_")
-QUIET, BAD = 24, 17
+QUIET, BAD = 25, 16
 """Half minutes before the slowdown, and of it: the shown range and the one before it."""
 
 PLANTED = {

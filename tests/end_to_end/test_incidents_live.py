@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from programs import eventually
+from rag import stream
 from stamped_client import Connection
 from vllm_server import CHAT, SLOTS, chat
 from watch import Alertmanager, Watch, build_rules, filled
@@ -59,6 +60,11 @@ async def _ask(port, bodies, at_once=REQUESTS):
     await asyncio.gather(*map(one, bodies))
 
 
+async def _slow_retrieval(rag, _vllm):
+    finds = [stream(f"find {n}", 4, retrieval=1) for n in range(REQUESTS)]
+    await _ask(rag.port, finds, at_once=SLOTS)
+
+
 async def _one_slot(_rag, vllm):
     """All slots but one are held by long answers."""
     async with AsyncExitStack() as stack:
@@ -67,7 +73,7 @@ async def _one_slot(_rag, vllm):
             running = await connection.begin(CHAT, chat(f"hold slot {number}", 15_900))
             while not running.token_stamps():
                 await connection.read_some(running)
-        await _ask(vllm.port, [chat(f"wait for it {n}", 40) for n in range(REQUESTS)])
+        await _ask(vllm.port, [chat(f"wait for it {n}", 100) for n in range(REQUESTS)])
 
 
 async def _long_prompts(_rag, vllm):
@@ -77,6 +83,7 @@ async def _long_prompts(_rag, vllm):
 
 
 PLANTED = {
+    "slow retrieval": (_slow_retrieval, s.RETRIEVAL, "LlmTraceRetrievalSlow"),
     "one slot": (_one_slot, s.QUEUE_WAIT, "LlmTraceEngineQueueSaturated"),
     "long prompts": (_long_prompts, s.PREFILL, None),
 }

@@ -217,6 +217,19 @@ def test_bands_sum_to_the_time_to_first_token():
     assert metrics.value(f"{ttft}_count") == metrics.value(s.TTFT_REQUESTS.prometheus) == 50
 
 
+def test_bands_that_nobody_has_reached_stand_at_zero():
+    """The first slow requests of an incident count: a series that is born with them shows no growth."""
+    metrics = Metrics()
+    metrics.serve(STREAM, 3 * MS, chunk(), DONE, END)
+
+    bands = [
+        {sample.labels["llm_trace_ttft_band"] for sample in family.samples}
+        for family in metrics.registry.collect()
+        if f"{family.name}_total" in {s.TTFT_PHASE.prometheus, s.TTFT_REQUESTS.prometheus}
+    ]
+    assert [set(s.TTFT_BAND_LABELS)] * 2 == bands
+
+
 @pytest.mark.parametrize("band", range(len(s.TTFT_BANDS)))
 def test_a_ttft_on_a_bound_is_in_its_band(band):
     """The label is the upper bound, inclusive."""
