@@ -47,6 +47,9 @@ PHASES: Final = (
     UNATTRIBUTED,
 )
 
+EMBEDDINGS: Final = "embeddings"
+"""The operation of models that answer with no tokens."""
+
 OUTCOMES: Final = ("ok", "cancelled", "error", "rejected", "truncated", "timeout")
 START_STATES: Final = ("cold", "warm", "partial", "cached", "unknown")
 

@@ -129,5 +129,7 @@ def _latency(record: RequestRecord, call: CallRecord) -> Measured:
         (s.LATENCY_INFERENCE, call.scheduled, call.last_token),
         (s.LATENCY_TTFT, record.received, call.first_token),
     ):
+        if key == s.LATENCY_TTFT and record.operation == s.EMBEDDINGS:
+            continue  # its one result is no token
         if start and end > start:  # a last token that nobody marked is the first
             yield key, (end - start) / 1e9

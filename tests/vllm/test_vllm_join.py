@@ -340,3 +340,246 @@ def test_an_engine_is_joined_once(processor):
 def test_an_engine_that_offers_less_is_joined_lower(engine, tier):
     """Nothing is wrapped and nothing raised."""
     assert Join(engine).tier == tier
+
+
+# --- batch, ranks, rhythm -----------------------------------------------------------------------
+
+
+def stats(running, waiting, usage=0.25, **more):
+    """What the scheduler reports after a step."""
+    return SimpleNamespace(
+        num_running_reqs=running, num_waiting_reqs=waiting, kv_cache_usage=usage, **more
+    )
+
+
+def fcfs(processor, **client):
+    """An engine client that takes requests in order."""
+    engine = Engine(processor)
+    engine.vllm_config = SimpleNamespace(scheduler_config=SimpleNamespace(policy="fcfs"))
+    engine.engine_core = SimpleNamespace(**client)
+    return engine
+
+
+def test_the_engines_ticks_make_the_rhythm(processor, http):
+    """Three steps of 10, one of 40 that computed another's prompt: its cause, and what it cost."""
+    join = Join(Engine(processor))
+    processor.add_request(request("a-1"))
+    step(processor, http, Output("a-1", events=begun(http)), after=5_000)
+    for _ in range(3):
+        step(processor, http, Output("a-1"), after=10_000)
+    processor.add_request(request("a-2"))
+    step(processor, http, Output("a-1"), Output("a-2", events=begun(http)), after=40_000)
+    join.reported(None, 0)
+    record = http.timeline.calls[0].freeze()
+
+    assert (record.longest_gap, record.stall, record.stall_cause) == (40_000, 30_000, "prefill")
+    assert (record.token_gaps.total, sum(record.token_gaps.counts)) == (70_000, 4)
+    assert record.usage.output_tokens == 5
+
+
+def test_a_chunk_of_another_prompt_makes_a_long_step(processor, http):
+    """A prompt that is computed in chunks has no output yet; that more run than emit shows it."""
+    join = Join(fcfs(processor))
+    processor.request_states = {"a-1": 1, "a-2": 1}
+    processor.add_request(request("a-1"))
+    step(processor, http, Output("a-1", events=begun(http)), after=5_000)
+    join.reported(stats(1, 0), 0)
+    processor.add_request(request("a-2"))
+    for after in (10_000, 40_000, 10_000):
+        step(processor, http, Output("a-1"), after=after)
+        join.reported(stats(2 if after == 40_000 else 1, 0), 0)
+
+    assert http.timeline.calls[0].freeze().stall_cause == "prefill"
+
+
+def test_a_preempted_request_stalled(processor, http):
+    """Its gap spans the steps that it missed."""
+    Join(Engine(processor))
+    for name in ("a-1", "a-2"):
+        processor.add_request(request(name))
+    both = [Output(name, events=begun(http)) for name in ("a-1", "a-2")]
+    step(processor, http, *both, after=5_000)
+    step(processor, http, Output("a-1"), Output("a-2"), after=10_000)
+    out, back = http.fake.now + 100, http.fake.now + 45_000
+    for _ in range(5):
+        step(processor, http, Output("a-1"), after=10_000)
+    again = [Event(PREEMPTED, seconds(out)), Event(SCHEDULED, seconds(back))]
+    step(processor, http, Output("a-1"), Output("a-2", events=again), after=10_000)
+    step(processor, http, Output("a-1"), Output("a-2"), after=10_000)
+    steady, stalled = (call.freeze() for call in http.timeline.calls)
+
+    assert (steady.longest_gap, steady.stall, steady.stall_cause) == (10_000, 0, None)
+    assert (stalled.longest_gap, stalled.stall, stalled.stall_cause) == (
+        60_000,
+        50_000,
+        "preempted",
+    )
+    assert (stalled.preemptions, stalled.requeued) == (1, 44_900)
+
+
+def test_the_batch_is_what_the_step_before_left(processor, http):
+    """Three ran and one waited when this request was first scheduled."""
+    join = Join(fcfs(processor))
+    processor.add_request(request("first"))
+    step(processor, http, Output("first", events=begun(http)), after=3_000)
+    join.reported(stats(3, 1), 0)
+    processor.add_request(request("a-1"))
+    step(processor, http, Output("a-1", events=begun(http)), after=3_000)
+    join.reported(stats(4, 0), 0)
+    first, record = (call.freeze() for call in http.timeline.calls)
+
+    assert (first.running, first.waiting, first.kv_usage) == (None, None, None)
+    assert (record.running, record.waiting, record.kv_usage) == (3, 1, 0.25)
+    assert record.rank is None
+
+
+def test_an_engine_shared_with_other_servers_is_not_counted(processor, http):
+    """Its counts are those of all servers, and come to only one of them."""
+    join = Join(fcfs(processor, client_count=2))
+    processor.request_states = {"a-1": 1}
+    processor.add_request(request("a-1"))
+    http.fake.advance(SECOND)
+    join.reported(stats(0, 1), 0)
+
+    assert http.timeline.live_phase() == "engine"
+    assert http.call.freeze().running is None
+
+
+def test_live_requests_wait_or_compute(processor, http):
+    """By the counts of steps that brought no output: the oldest computes, the other waits."""
+    join = Join(fcfs(processor))
+    other = Http(http.fake)
+    processor.request_states = {"a-1": 1, "a-2": 1}
+    processor.add_request(request("a-1"))
+    with other:
+        processor.add_request(request("a-2"))
+    http.fake.advance(SECOND)
+    join.reported(stats(1, 1), 0)
+
+    assert (http.timeline.live_phase(), other.timeline.live_phase()) == ("prefill", "queue_wait")
+    record = cancelled(other)
+    assert (record.last_phase, record.visible.inferred) == ("queue_wait", True)
+    assert cancelled(http).last_phase == "prefill"
+
+
+def cancelled(http):
+    """The record of a request whose client leaves now."""
+    http.fake.advance(10)
+    http.timeline.body_complete = http.timeline.received
+    return freeze(
+        http.timeline,
+        Answer(Ending(client_gone=True), HttpFacts(), "chat", streamed=True),
+        http.fake.now,
+    )
+
+
+def test_counts_that_include_the_dead_say_nothing(processor, http):
+    """The scheduler has not heard of an abort yet: the next step will tell."""
+    join = Join(fcfs(processor))
+    processor.request_states = {"a-1": 1}
+    processor.add_request(request("a-1"))
+    http.fake.advance(SECOND)
+    join.reported(stats(1, 1), 0)
+
+    assert http.timeline.live_phase() == "engine"
+
+
+def test_steps_of_several_engines_are_told_apart(processor, http):
+    """Two data-parallel engines take turns: each request ticks with its own."""
+    join = Join(Engine(processor))
+    join.ranks = 2
+    for name in ("a-0", "a-1", "b-0"):
+        processor.add_request(request(name))
+    turns = [
+        (0, [Output("a-0", events=begun(http))]),
+        (1, [Output("a-1", events=begun(http))]),
+        (0, [Output("b-0", events=begun(http))]),
+        *[(0, [Output("a-0"), Output("b-0")]), (1, [Output("a-1")])] * 3,
+    ]
+    for rank, outputs in turns:
+        step(processor, http, *outputs, after=10_000)
+        join.reported(stats(1, 0), rank)
+    records = [call.freeze() for call in http.timeline.calls]
+
+    assert [record.rank for record in records] == [0, 1, 0]
+    assert [sum(record.token_gaps.counts) for record in records] == [3, 3, 3]
+    assert [record.token_gaps.total for record in records] == [70_000, 70_000, 50_000]
+    assert all(not call.ticks._missed for call in http.timeline.calls[1:])
+
+
+def test_a_stop_string_ends_a_request_at_its_step(processor, http):
+    """vLLM finds it itself, and the engine goes on until it hears of it: for nobody."""
+    stopped = SimpleNamespace(reqs_to_abort=["a-1"])
+    processor.process_outputs = lambda outputs, *_: stopped if len(outputs) == 2 else None
+    Join(Engine(processor))
+    for name in ("a-1", "a-2"):
+        processor.add_request(request(name))
+    both = [Output(name, events=begun(http)) for name in ("a-1", "a-2")]
+    step(processor, http, *both, after=5_000)
+    at = http.fake.now
+    step(processor, http, Output("a-1"), after=5_000)
+
+    call = http.timeline.calls[0]
+    assert (call.finish_reason, call.returned, call.last_token, call.generated) == (
+        "stop",
+        at,
+        at,
+        1,
+    )
+
+
+def test_a_legs_adapters_and_external_tokens_are_kept(processor, http):
+    """The decoding leg of a disaggregated request, with an adapter."""
+    Join(Engine(processor))
+    transfer = {"kv_transfer_params": {"do_remote_prefill": True}}
+    processor.add_request(
+        request(
+            "a-1",
+            lora_request=SimpleNamespace(lora_name="sql"),
+            sampling_params=SimpleNamespace(extra_args=transfer),
+        )
+    )
+    told = SimpleNamespace(num_cached_tokens=3, num_external_cached_tokens=2)
+    step(processor, http, Output("a-1", events=begun(http), prefill_stats=told), after=5_000)
+    record = http.call.freeze()
+
+    assert (record.leg, record.external_tokens, record.usage.cached_tokens) == ("decode", 2, 3)
+    assert record.attributes[s.ENGINE_LORA] == record.model == "sql"
+
+
+def test_pooling_has_no_token_and_all_else(processor, http):
+    """Queue and computation of an embedding; its result is no token."""
+    Join(Engine(processor))
+    processor.add_request(request("a-1"))
+    told = SimpleNamespace(num_cached_tokens=0)
+    output = Output("a-1", [], events=begun(http), finish_reason="stop", prefill_stats=told)
+    output.pooling_output = object()
+    step(processor, http, output, after=5_000)
+    http.fake.advance(10)
+    record = freeze(
+        http.timeline,
+        Answer(Ending(status=200, complete=True), HttpFacts(), "embeddings"),
+        http.fake.now,
+    )
+
+    assert record.phases == {"queue_wait": 2_000, "prefill": 3_000, "finish": 10}
+    assert record.usage.cached_tokens == 0
+    assert record.visible.token_gaps is None
+
+
+def test_a_request_that_waited_for_the_engine_to_wake_is_cold(processor, http):
+    """From the hand-off, or from falling asleep; and the engine's next execution is a first one."""
+    join = Join(Engine(processor))
+    join.slept(asleep=False)
+    join.slept(asleep=True)
+    http.fake.advance(SECOND)
+    processor.add_request(request("a-1"))
+    handed_off = http.fake.now
+    join.slept(asleep=True)
+    http.fake.advance(2 * SECOND)
+    join.slept(asleep=False)
+
+    (load,) = http.timeline.intervals
+    assert (load.phase, load.start, load.end) == ("model_load", handed_off, http.fake.now)
+    step(processor, http, Output("a-1", events=begun(http, queued=-SECOND)), after=5_000)
+    assert frozen(http).start_state == "cold"

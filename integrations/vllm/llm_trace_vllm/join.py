@@ -227,6 +227,8 @@ class Join:
         call.cold = bool(call.scheduled) and call.scheduled < self._warm_since
         call.usage(cached_tokens=cached_tokens(output))
         call.external = external_tokens(output)
+        if getattr(output, "pooling_output", None) is not None:
+            call.mark("first_token", at)  # the result of a model without tokens
         self._fresh.append(call)
         self._steps.has_prefill()
 
