@@ -160,6 +160,7 @@ class Join:
         """When the step and the one before it were over; its outputs may come in several parts."""
         if stamp != self._stamp or not stamp:
             self._stamp = stamp
+            self._emitted, self._fresh = 0, []  # where nobody reports, too
             self._before = steps.last
             steps.add(self.clock.observe(stamp, _now()))
         return steps.last, self._before
