@@ -59,7 +59,8 @@ class Engine(NamedTuple):
 
 
 described: list[Engine] = []
-"""What the engines of this process said; the last one serves."""
+"""What the engine of this process said, once it has; the latest of several."""
+
 joined: weakref.WeakSet[Any] = weakref.WeakSet()
 """The engines of this process that are joined, each a `Joined`, as long as they live."""
 
@@ -69,6 +70,11 @@ _watched: weakref.WeakSet[Live] = weakref.WeakSet()
 def on_first_request(hook: Hook) -> None:
     """Call `hook` with the ASGI scope of the first request that each middleware sees."""
     _hooks.append(hook)
+
+
+def describe(engine: Engine) -> None:
+    """An engine says what it is."""
+    described[:] = [engine]
 
 
 def meet(scope: MutableMapping[str, Any]) -> None:

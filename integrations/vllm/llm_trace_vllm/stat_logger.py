@@ -17,6 +17,7 @@ except ImportError:  # before vLLM had one logger for all engines
 
 from llm_trace.core import engines, faults
 from llm_trace_vllm import fallback
+from llm_trace_vllm.description import describe
 from llm_trace_vllm.join import Join, join_engine, joins, loggers
 from llm_trace_vllm.tiers import ENGINE_EVENTS, FINISHED_STATS, STATS_SWEEP
 
@@ -40,6 +41,7 @@ class LedgerStatLogger(_Base):  # type: ignore[misc]  # vLLM is absent where typ
         loggers.add(self)
         try:
             engines.served_models.update(served_names(vllm_config))
+            engines.describe(describe(vllm_config))
             engines.on_first_request(self.meet)
         except Exception as error:  # noqa: BLE001 - vLLM must start
             faults.contain("vllm.stat_logger", error)
