@@ -33,6 +33,7 @@ OUTCOME: Final = label(s.OUTCOME)
 BAND: Final = label(s.TTFT_BAND)
 START_STATE: Final = label(s.START_STATE)
 REASON: Final = label(s.REASON)
+VERDICT: Final = label(s.VERDICT)
 
 
 # --- selectors --------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ PARTS: Final = tuple(
 
 
 TITLES: Final = {
+    s.VERDICT: "verdict",
     s.TTFT: "TTFT",
     **{part: part.removeprefix(s.TTFT_PHASE_PREFIX) for part in PARTS},
     s.OUTCOME: "outcome",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards import knobs, rules
+from dashboards import colours, knobs, rules
 from dashboards import panels as p
 from dashboards import queries as q
 from dashboards import traceql as t
@@ -49,14 +49,43 @@ HOW_MANY: Final = p.Row(
     ),
 )
 
+
+def _verdicts() -> str:
+    counted = q.increase(q.shown(s.VERDICTS_COUNTED, rules.SLOW), q.WHOLE)
+    return f"{q.total(counted, q.VERDICT)} > 0"
+
+
+WHY: Final = p.Row(
+    "Why?",
+    (
+        p.bars(
+            "What slow requests waited for",
+            f"Verdicts on requests that waited more than {knobs.TTFT_SECONDS:g} s for the first "
+            "token, or for the end without one, over all that is shown. Each trace has its own, "
+            "with its numbers and the next check.",
+            p.COUNT,
+            p.Query(_verdicts(), f"{{{{{q.VERDICT}}}}}"),
+        ),
+        p.lines(
+            "Times above the floor",
+            "Means of measured over least possible time, an estimate: up to 3 the device does "
+            "what it can; under 1 the settings are wrong. Only where device and model are known.",
+            p.COUNT,
+            p.Query(q.mean(s.PREFILL_RATIO), s.PREFILL),
+            p.Query(q.mean(s.DECODE_RATIO), s.DECODE),
+            colours=colours.PHASES,
+        ),
+    ),
+)
+
 SLOW_ONES: Final = p.Row(
     "Slow",
     (
         p.traces(
             "Slow requests, and what each waited for",
-            f"Recent traces whose TTFT was above {knobs.TTFT_SECONDS:g} s, with its parts: the "
-            f"greatest is the verdict. {WATERFALL}",
-            t.find(t.SLOW, t.CHOSEN, show=(s.TTFT, *t.PARTS, s.START_STATE, s.OUTCOME)),
+            f"Recent traces whose TTFT was above {knobs.TTFT_SECONDS:g} s, with their verdicts "
+            f"and parts. {WATERFALL}",
+            t.find(t.SLOW, t.CHOSEN, show=(s.TTFT, s.VERDICT, *t.PARTS, s.START_STATE, s.OUTCOME)),
         ),
         p.traces(
             "Slow because they queued",
@@ -133,5 +162,5 @@ BOARD: Final = p.Board(
     "LLM: slow requests",
     "Traces to open: slow, failed, cancelled and cold requests.",
     f"label_values({q.select(s.TTFT_OR_END, part='count')}, {q.MODEL})",
-    (HOW_MANY, SLOW_ONES, BROKEN, COLD),
+    (HOW_MANY, WHY, SLOW_ONES, BROKEN, COLD),
 )

@@ -128,7 +128,10 @@ class Case:
         if self.floors.roofline is None or call is None:
             return None
         tokens = call.usage.output_tokens
-        if not call.first_token < call.last_token or tokens is None or tokens < 2:  # noqa: PLR2004 - a gap needs two
+        if tokens is None or tokens < 2:  # noqa: PLR2004 - a gap needs two
             return None
+        each = self.record.time_per_output_token
+        if call.first_token < call.last_token:  # the engine's own pace, without delivery
+            each = (call.last_token - call.first_token) / (tokens - 1)
         floor = self.floors.step(call, tokens)
-        return (call.last_token - call.first_token) / (tokens - 1) / floor if floor else None
+        return each / floor if each and floor else None

@@ -7,6 +7,7 @@ from llm_trace.core.engines import Engine
 from llm_trace.core.record import RequestRecord
 from llm_trace.core.verdict import Verdict
 from llm_trace.diagnosis import catalogue, devices
+from llm_trace.diagnosis.devices import Device
 from llm_trace.diagnosis.floors import UNKNOWN, Floors
 from llm_trace.diagnosis.precision import precision_of
 from llm_trace.diagnosis.roofline import Roofline
@@ -27,13 +28,20 @@ def roofline_of(device: str, model: str, tensor_parallel: int = 1) -> Roofline:
     return Roofline(shape, precision, devices.find(device), tensor_parallel)
 
 
-def floors_of(engine: Engine) -> Floors:
-    """What an engine said of itself; a model that cannot be counted has no roofline."""
-    return Floors(_roofline(engine), engine.slots, engine.step_tokens, engine.prefix_caching)
+def floors_of(engine: Engine, device: Device | None = None) -> Floors:
+    """What an engine said of itself; a model that cannot be counted has no roofline.
+
+    Args:
+        engine: What it said.
+        device: What it runs on, where a setting says so.
+    """
+    device = device or devices.known(engine.device or "")
+    return Floors(
+        _roofline(engine, device), engine.slots, engine.step_tokens, engine.prefix_caching
+    )
 
 
-def _roofline(engine: Engine) -> Roofline | None:
-    device = devices.known(engine.device or "")
+def _roofline(engine: Engine, device: Device | None) -> Roofline | None:
     if device is None or engine.model_config is None:
         return None
     config = engine.model_config
@@ -56,6 +64,7 @@ class Bench:
     """
 
     def __init__(self, settings: Settings) -> None:
+        self._device = devices.find(settings.device) if settings.device else None
         self._given: Roofline | None = None
         if settings.device and settings.model_config:
             self._given = roofline_of(
@@ -78,6 +87,6 @@ class Bench:
         engine = engines.described[-1] if engines.described else None
         if engine is not self._engine:
             self._engine = engine
-            said = floors_of(engine) if engine is not None else UNKNOWN
+            said = floors_of(engine, self._device) if engine is not None else UNKNOWN
             self._floors = said if self._given is None else said._replace(roofline=self._given)
         return self._floors

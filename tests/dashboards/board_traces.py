@@ -11,6 +11,8 @@ import re
 from itertools import count
 from typing import NamedTuple
 
+from board_traffic import JUDGE
+
 from llm_trace.observers.spans import SpanObserver
 from llm_trace.observers.tracer import OtelTracer
 
@@ -67,7 +69,7 @@ class Traces:
 
     def observer(self):
         """An observer that makes spans for this sink."""
-        return SpanObserver(lambda: self, limit=1024, latency=False)
+        return SpanObserver(lambda: self, limit=1024, latency=False, judge=JUDGE)
 
 
 def find(query, roots):

@@ -16,9 +16,11 @@ from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.core.dispatch import Dispatch
 from llm_trace.core.expected import Curve, Expected
 from llm_trace.core.tracer import NO_TRACER
+from llm_trace.diagnosis.known import Bench
 from llm_trace.observers.exposition import page
 from llm_trace.observers.metrics import instruments
 from llm_trace.observers.recorder import MetricsObserver
+from llm_trace.observers.verdicts import VerdictObserver
 from llm_trace.settings import Settings
 from llm_trace.testing import (
     FakeClock,
@@ -40,6 +42,9 @@ BENCHMARK = Expected(
     "tiny", Curve(MEASURED, (0.07, 0.2)), Curve(MEASURED, (0.02, 0.03)), Curve(MEASURED, (0.9, 0.9))
 )
 """What a benchmark of the engine measured."""
+
+JUDGE = Bench(Settings(device="H100 SXM", model_config="Llama-3.1-8B"))
+"""Knows what the engine runs on."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,9 @@ class Served:
         self.tracer = tracer
         self.others = observers
         self.registry = CollectorRegistry()
-        self.observer = MetricsObserver(instruments(self.registry), expect=BENCHMARK.of)
+        samples = instruments(self.registry)
+        self.observer = MetricsObserver(samples, expect=BENCHMARK.of)
+        self.verdicts = VerdictObserver(samples, JUDGE, self.observer.base)
         self.clock = FakeClock()
 
     def serve(self, requests):
@@ -176,7 +183,7 @@ class Served:
         for request in requests:
             with suppress(asyncio.CancelledError, RuntimeError):
                 served = app(self.clock, request)
-                heard = (self.observer, *self.others)
+                heard = (self.observer, self.verdicts, *self.others)
                 asyncio.run(drive(served, *heard, body=BODY, **self._of_the_process()))
 
     def _of_the_process(self):

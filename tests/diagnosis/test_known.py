@@ -58,6 +58,14 @@ def test_settings_beat_the_engine_for_the_device_and_keep_its_slots():
     assert judge._known().slots == 256
 
 
+def test_a_device_of_the_settings_completes_an_engine_that_knows_its_model():
+    """As where a driver reports a name that is not in the table."""
+    engines.described.append(H100._replace(device="cpu"))
+    judge = Bench(Settings(device="0.13:0.02"))
+
+    assert judge(LONG).ratios.prefill < 1
+
+
 @pytest.mark.parametrize(
     "engine",
     [
