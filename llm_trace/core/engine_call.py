@@ -35,6 +35,12 @@ class Batch(NamedTuple):
     running: int
     waiting: int
     kv_usage: float | None
+    deferred: int = 0
+    """Of those that waited, how many for something else than room; the most while this one did."""
+    most_running: int | None = None
+    """While this one waited."""
+    most_kv_usage: float | None = None
+    """Likewise."""
 
 
 class Request(Protocol):
@@ -263,6 +269,9 @@ class EngineCall:
             running=batch.running if batch else None,
             waiting=batch.waiting if batch else None,
             kv_usage=batch.kv_usage if batch else None,
+            deferred=batch.deferred if batch else None,
+            most_running=batch.most_running if batch else None,
+            most_kv_usage=batch.most_kv_usage if batch else None,
             computed_tokens=self.computed_tokens if self.prefill_chunks else None,
             external_tokens=self.external,
             rank=self.rank,

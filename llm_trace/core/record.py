@@ -92,6 +92,12 @@ class CallRecord(NamedTuple):
     """Requests in the queue then; this one too, where it had to wait."""
     kv_usage: float | None = None
     """Share of the KV cache in use then, 0 to 1."""
+    deferred: int | None = None
+    """The most requests that waited for something else than room, while this one waited."""
+    most_running: int | None = None
+    """The most requests in the batch while this one waited."""
+    most_kv_usage: float | None = None
+    """The most of the KV cache in use while this one waited."""
     computed_tokens: int | None = None
     """Prompt tokens that were computed in `chunks`, whatever became of the request."""
     external_tokens: int | None = None

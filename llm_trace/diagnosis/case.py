@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from llm_trace import semconv as s
 from llm_trace.core import ledger as m
-from llm_trace.core.record import CallRecord, RequestRecord
+from llm_trace.core.record import CallRecord, RequestRecord, computed_tokens
 from llm_trace.core.verdict import Ratios
 from llm_trace.diagnosis.floors import Floors
 
@@ -50,40 +50,23 @@ class Case:
     @property
     def computed(self) -> int | None:
         """Prompt tokens that the engine computed."""
+        return computed_tokens(self.call) if self.call is not None else None
+
+    @property
+    def most_running(self) -> int | None:
+        """The most that ran while it waited, as far as anybody looked."""
         call = self.call
-        if call is None or call.usage.input_tokens is None or call.usage.cached_tokens is None:
+        if call is None or call.running is None:
             return None
-        return max(0, call.usage.input_tokens - call.usage.cached_tokens)
+        return max(call.running, call.most_running or 0)
 
     @property
-    def running(self) -> int | None:
-        """Others in the batch when it was first scheduled."""
-        return getattr(self.call, "running", None)
-
-    @property
-    def waiting(self) -> int | None:
-        """Requests in the engine's queue then."""
-        return getattr(self.call, "waiting", None)
-
-    @property
-    def kv_usage(self) -> float | None:
-        """Share of the engine's cache that was in use then."""
-        return getattr(self.call, "kv_usage", None)
-
-    @property
-    def chunks(self) -> int | None:
-        """Steps in which the prompt was computed."""
-        return getattr(self.call, "prefill_chunks", None)
-
-    @property
-    def stall(self) -> int:
-        """What decode took beyond its usual pace."""
-        return getattr(self.call, "stall", None) or 0
-
-    @property
-    def stall_cause(self) -> str | None:
-        """What most of that went to."""
-        return getattr(self.call, "stall_cause", None)
+    def most_kv_usage(self) -> float | None:
+        """The most of the KV cache in use while it waited, likewise."""
+        call = self.call
+        if call is None or call.kv_usage is None:
+            return None
+        return max(call.kv_usage, call.most_kv_usage or 0)
 
     @property
     def requeued(self) -> int:
@@ -91,19 +74,14 @@ class Case:
         return self.call.requeued if self.call is not None else 0
 
     @property
-    def loop_lag(self) -> int:
-        """The longest time for which the event loop was blocked before the first token."""
-        return getattr(self.record, "loop_lag", None) or 0
+    def stall(self) -> int:
+        """What decode took beyond its usual pace."""
+        return (self.call.stall or 0) if self.call is not None else 0
 
     @property
-    def send_wait(self) -> int:
-        """Time that `send` held the app up, until the first token."""
-        return getattr(self.record, "send_wait", None) or 0
-
-    @property
-    def edge(self) -> int:
-        """From the edge to this server, by the edge's clock."""
-        return getattr(self.record, "edge", None) or 0
+    def held(self) -> int:
+        """Time that `send` held the app up after the first token."""
+        return self.record.send_wait_total - self.record.send_wait
 
     @property
     def late_tail(self) -> int:

@@ -67,16 +67,20 @@ def _took(what: str) -> Callable[[Case], str]:
 
 
 def _blocked(case: Case) -> bool:
-    return case.loop_lag >= HALF * case.time > 0
+    return (case.record.loop_lag or 0) >= HALF * case.time > 0
 
 
 def _blocked_reason(case: Case) -> str:
-    lag = f"the event loop was blocked for {_ms(case.loop_lag)}"
+    lag = f"the event loop was blocked for {_ms(case.record.loop_lag or 0)}"
     return f"{lag} while {case.phase} took {_ms(case.time)}"
 
 
 def _held(case: Case) -> bool:
-    return case.send_wait >= HALF * case.time > 0
+    return case.record.send_wait >= HALF * case.time > 0
+
+
+def _held_in_decode(case: Case) -> bool:
+    return case.held >= LOST * case.time > 0
 
 
 def _is_cold(case: Case) -> bool:
@@ -88,34 +92,38 @@ def _before_engine(case: Case) -> bool:
 
 
 def _all_slots_taken(case: Case) -> bool:
-    """The step before may have ended the request whose slot this one got."""
-    slots, running = case.floors.slots, case.running
-    return slots is not None and running is not None and running >= max(1, slots - 1)
+    slots, running = case.floors.slots, case.most_running
+    return slots is not None and running is not None and running >= slots
 
 
 def _cache_full(case: Case) -> bool:
-    return case.kv_usage is not None and case.kv_usage >= FULL
+    usage = case.most_kv_usage
+    return usage is not None and usage >= FULL
 
 
 def _room_for_more(case: Case) -> bool:
-    slots, running = case.floors.slots, case.running
-    room = slots is not None and running is not None and running < slots - 1
-    return room and case.kv_usage is not None
+    """It waited behind the line while fewer ran than could: all that time, so far as is known."""
+    call, slots, running = case.call, case.floors.slots, case.most_running
+    if call is None or call.most_running is None or slots is None or running is None:
+        return False
+    return running < slots and case.most_kv_usage is not None and bool(call.waiting)
 
 
 def _others_there(case: Case) -> bool:
-    return bool(case.running) and case.kv_usage is not None
+    return bool(case.most_running) and case.most_kv_usage is not None
 
 
 def _queue_reason(case: Case) -> str:
-    facts = [f"it queued for {_ms(case.time)}"]
-    if case.running is not None:
+    facts, call = [f"it queued for {_ms(case.time)}"], case.call
+    if case.most_running is not None:
         slots = f" in {case.floors.slots} slots" if case.floors.slots else ""
-        facts.append(f"{case.running} ran{slots}")
-    if case.waiting is not None:
-        facts.append(f"{case.waiting} waited")
-    if case.kv_usage is not None:
-        facts.append(f"the KV cache was {case.kv_usage:.0%} full")
+        facts.append(f"{case.most_running} ran{slots}")
+    if call is not None and call.waiting is not None:
+        facts.append(f"{call.waiting} waited")
+    if call is not None and call.deferred:
+        facts.append(f"{call.deferred} of them for something else than room")
+    if case.most_kv_usage is not None:
+        facts.append(f"the KV cache was {case.most_kv_usage:.0%} full")
     return ", ".join(facts)
 
 
@@ -142,11 +150,13 @@ def _contended(case: Case) -> bool:
     if _too_many_chunks(case):
         return True
     ratio = case.ratios.prefill
-    return ratio is not None and ratio > NEAR and bool(case.running)
+    beside = case.call.running if case.call is not None else None
+    return ratio is not None and ratio > NEAR and bool(beside)
 
 
 def _too_many_chunks(case: Case) -> bool:
-    budget, computed, chunks = case.floors.step_tokens, case.computed, case.chunks
+    budget, computed = case.floors.step_tokens, case.computed
+    chunks = case.call.prefill_chunks if case.call is not None else None
     if not budget or not computed or not chunks:
         return False
     alone = math.ceil(computed / budget)
@@ -166,14 +176,13 @@ def _counted(case: Case) -> bool:
 
 
 def _prefill_reason(case: Case) -> str:
-    facts = [f"prefill took {_ms(case.time)}"]
-    usage = case.call.usage if case.call else None
-    if case.computed is not None and usage is not None:
-        facts.append(f"{case.computed} of {usage.input_tokens} prompt tokens computed")
-    if case.chunks is not None:
-        facts.append(f"in {case.chunks} steps")
-    if case.running is not None:
-        facts.append(f"beside {case.running} others")
+    facts, call = [f"prefill took {_ms(case.time)}"], case.call
+    if call is not None and case.computed is not None:
+        facts.append(f"{case.computed} of {call.usage.input_tokens} prompt tokens computed")
+    if call is not None and call.prefill_chunks is not None:
+        facts.append(f"in {call.prefill_chunks} steps")
+    if call is not None and call.running is not None:
+        facts.append(f"beside {call.running} others")
     if case.ratios.prefill is not None:
         facts.append(f"{case.ratios.prefill:.1f} times its floor")
     return ", ".join(facts)
@@ -192,7 +201,8 @@ def _stalled(case: Case) -> bool:
 
 
 def _stall_reason(case: Case) -> str:
-    by = f", mostly by {case.stall_cause}" if case.stall_cause else ""
+    cause = case.call.stall_cause if case.call is not None else None
+    by = f", mostly by {cause}" if cause else ""
     return f"decode stood still for {_ms(case.stall)} beyond its usual pace{by}"
 
 
@@ -236,16 +246,22 @@ _LOOP: Final = Rule(
 _HELD: Final = Rule(
     "back_pressure",
     _held,
-    lambda c: f"`send` held the answer for {_ms(c.send_wait)} of {_ms(c.time)}",
+    lambda c: f"`send` held the answer for {_ms(c.record.send_wait)} of {_ms(c.time)}",
     "The client or a proxy reads more slowly than tokens are made: look at its network and at the "
     "proxy's buffers.",
 )
-_TAIL: Final = Rule(
+_HELD_IN_DECODE: Final = Rule(
     "back_pressure",
+    _held_in_decode,
+    lambda c: f"`send` held the answer for {_ms(c.held)} of {_ms(c.time)}",
+    _HELD.next_check,
+)
+_TAIL: Final = Rule(
+    "delivery",
     _tail,
     _tail_reason,
-    "The client or a proxy reads more slowly than tokens are made, or the app's loop is busy: look "
-    "at llm_trace_event_loop_lag_seconds and at the proxy.",
+    "Tokens were ready and not handed over: look at llm_trace_event_loop_lag_seconds and at what "
+    "the app does with each chunk.",
     sure=False,
 )
 _COLD: Final = Rule(
@@ -301,9 +317,9 @@ _QUEUE: Final = (
         "queue_deferred",
         _room_for_more,
         _queue_reason,
-        "Slots and cache had room: something else deferred it. Look at the step's token budget, "
-        "LoRA slots, structured output and KV transfer.",
-        sure=False,
+        "Slots and cache had room: something else held it back. Look at the step's token budget "
+        "(max_num_batched_tokens, taken by long prompts), LoRA slots, structured output and KV "
+        "transfer.",
     ),
     Rule(
         "queue_slots",
@@ -378,6 +394,7 @@ _PREFILL: Final = (
 
 _DECODE: Final = (
     _PREEMPTED,
+    _HELD_IN_DECODE,
     Rule(
         "decode_stalled",
         _stalled,
@@ -483,7 +500,7 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     s.UNATTRIBUTED: (_LOOP, _NO_SPLIT),
     s.FIRST_TOKEN: _DELIVERY,
     s.DECODE: _DECODE,
-    s.FINISH: (_TAIL, *_DELIVERY),
+    s.FINISH: (_HELD_IN_DECODE, _TAIL, *_DELIVERY),
 }
 
 APP_PHASE: Final = (
@@ -498,8 +515,10 @@ APP_PHASE: Final = (
 
 EDGE: Final = Rule(
     "edge",
-    lambda c: c.edge > c.waited,
-    lambda c: f"it took {_ms(c.edge)} from the edge to this server, and {_ms(c.waited)} here",
+    lambda c: (c.record.edge or 0) > c.waited,
+    lambda c: (
+        f"it took {_ms(c.record.edge or 0)} from the edge to this server, and {_ms(c.waited)} here"
+    ),
     "Look at what stands before the server: the load balancer's queue, the proxy, the server's "
     "backlog. Both clocks must agree.",
     sure=False,

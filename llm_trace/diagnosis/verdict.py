@@ -39,7 +39,8 @@ def judge(record: RequestRecord, floors: Floors | None = None) -> Verdict | None
         return None
     case = Case(record, floors or UNKNOWN)
     if EDGE.holds(case):
-        case.blame("edge", case.edge, case.edge + case.waited)
+        edge = record.edge or 0
+        case.blame("edge", edge, edge + case.waited)
         return _say(case, EDGE)
     if record.ttft is not None and _decode_matters(case):
         case.blame(s.DECODE, record.phases[s.DECODE], record.duration)
@@ -64,7 +65,7 @@ def _lost(case: Case, time: int) -> float:
     ratio = case.ratios.decode
     beyond = time * (1 - NEAR / ratio) if ratio is not None and ratio > NEAR else 0
     late = case.late_tail if case.late_tail * 2 >= time else 0
-    return max(case.requeued, case.stall, late, beyond)
+    return max(case.requeued, case.stall, case.held, late, beyond)
 
 
 def _say(case: Case, rule: Rule) -> Verdict:

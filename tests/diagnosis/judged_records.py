@@ -20,14 +20,6 @@ QUICK = dict(zip(ORDER, (1, 2, 3, 4, 24, 26, 226, 227), strict=True))
 USAGE = Usage(input_tokens=100, output_tokens=21, cached_tokens=0)
 
 
-class Told(RequestRecord):
-    """A record with facts beside those that it always has."""
-
-
-class ToldCall(CallRecord):
-    """Likewise."""
-
-
 def told(*claims, usage=USAGE, call=None, facts=None, outcome="ok", streamed=True, **at):
     """A record whose moments are `QUICK` with those given put over it, in ms; None leaves one out.
 
@@ -49,8 +41,8 @@ def told(*claims, usage=USAGE, call=None, facts=None, outcome="ok", streamed=Tru
         ended_early=outcome != "ok",
     )
     first = tiling.moments.get(m.FIRST_TOKEN_SENT)
-    more = dict(call or {})
-    visible = ToldCall(
+    more, known = dict(call or {}), dict(facts or {})
+    visible = CallRecord(
         operation="chat",
         model="m",
         source="engine",
@@ -67,9 +59,9 @@ def told(*claims, usage=USAGE, call=None, facts=None, outcome="ok", streamed=Tru
         requeued=more.pop("requeued", 0) * MS,
         cold=False,
         attributes={},
-        **{name: more.pop(name) for name in tuple(more) if name in CallRecord._fields},
+        **more,
     )
-    record = Told(
+    return RequestRecord(
         identity=None,
         received=BEGAN,
         finished=given[m.FINISHED],
@@ -79,7 +71,7 @@ def told(*claims, usage=USAGE, call=None, facts=None, outcome="ok", streamed=Tru
         moments_dropped=0,
         outcome=outcome,
         error_type=None,
-        start_state=(facts or {}).pop("start_state", "warm") if facts else "warm",
+        start_state=known.pop("start_state", "warm"),
         operation="chat",
         provider="vllm",
         model="m",
@@ -94,8 +86,5 @@ def told(*claims, usage=USAGE, call=None, facts=None, outcome="ok", streamed=Tru
         parallel_calls=1,
         phases=sum_by_phase(tiling.segments),
         ttft_phases=sum_by_phase(tiling.segments, first) if first else {},
+        **known,
     )
-    for about, names in ((visible, more), (record, facts or {})):
-        for name, value in names.items():
-            object.__setattr__(about, name, value)
-    return record

@@ -50,7 +50,21 @@ def decided(record, floors=None):
     [
         ({}, None, ("queue", "medium")),
         ({"running": 4, "waiting": 3, "kv_usage": 0.4}, Floors(slots=4), ("queue_slots", "high")),
-        ({"running": 3, "waiting": 3, "kv_usage": 0.4}, Floors(slots=4), ("queue_slots", "high")),
+        (
+            {"running": 2, "most_running": 4, "waiting": 3, "kv_usage": 0.4},
+            Floors(slots=4),
+            ("queue_slots", "high"),
+        ),
+        (
+            {"running": 2, "waiting": 3, "kv_usage": 0.4},
+            Floors(slots=4),
+            ("queue_slots", "medium"),
+        ),
+        (
+            {"running": 2, "waiting": 3, "kv_usage": 0.4, "most_kv_usage": 0.95},
+            Floors(slots=99),
+            ("queue_kv_cache", "high"),
+        ),
         ({"running": 4, "waiting": 3, "kv_usage": 0.4}, None, ("queue_slots", "medium")),
         (
             {"running": 9, "waiting": 3, "kv_usage": 0.97},
@@ -59,9 +73,9 @@ def decided(record, floors=None):
         ),
         ({"running": 9, "waiting": 3, "kv_usage": 0.97}, None, ("queue_kv_cache", "high")),
         (
-            {"running": 1, "waiting": 1, "kv_usage": 0.1},
+            {"running": 1, "most_running": 2, "waiting": 1, "deferred": 1, "kv_usage": 0.1},
             Floors(slots=99),
-            ("queue_deferred", "medium"),
+            ("queue_deferred", "high"),
         ),
     ],
 )
@@ -177,13 +191,20 @@ def test_a_late_delivery_is_told_by_who_held_it(facts, expected):
         ({}, None, ("decode", "medium")),
         ({"stall": 600 * MS, "stall_cause": "prefill"}, None, ("decode_stalled", "high")),
         ({"requeued": 500, "preemptions": 2}, None, ("preempted", "high")),
-        ({"last_token": 300}, None, ("back_pressure", "medium")),
+        ({"last_token": 300}, None, ("delivery", "medium")),
         ({"last_token": 1020}, Floors(A100), ("decode_far_from_floor", "high")),
     ],
 )
 def test_a_long_decode_is_told_by_what_it_lost(call, floors, expected):
     """A second of it behind a first token of 26 ms."""
     assert decided(told(call=call, **SLOW_DECODE), floors) == expected
+
+
+def test_a_slow_reader_is_told_by_what_send_held_back():
+    """The engine was done long before; `send` says who was waited for."""
+    slow = told(call={"last_token": 300}, facts={"send_wait_total": 700 * MS}, **SLOW_DECODE)
+
+    assert decided(slow) == ("back_pressure", "high")
 
 
 def test_decode_at_its_floor_is_said():
@@ -296,6 +317,8 @@ offsets = st.integers(0, 10_000)
         {},
         optional={
             "running": st.integers(0, 300),
+            "most_running": st.integers(0, 300),
+            "waiting": st.integers(0, 9),
             "kv_usage": st.floats(0, 1),
             "prefill_chunks": st.integers(0, 99),
             "requeued": offsets,

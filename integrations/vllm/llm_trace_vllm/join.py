@@ -262,7 +262,7 @@ class Join:
         steps, reports = self._of_rank(rank, fresh)
         for call in fresh:
             call.rank = rank if self.ranks > 1 else None
-            call.batch = reports.before(call.scheduled) if call.scheduled else None
+            call.batch = reports.before(call.scheduled, call.queued) if call.scheduled else None
         if stats is None or self._shared:
             return
         at = steps.last if emitted else _now()
