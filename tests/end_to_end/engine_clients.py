@@ -48,20 +48,25 @@ def _async_httpx(module):
     return streams, whole
 
 
+def _extra(staged, *, stream=False, **more):
+    """For clients of an age that does not know every field."""
+    return {**ASKED, "stream": stream, "extra_body": {"metadata": staged, **more}}
+
+
 def _openai():
     def client(base):
         return openai.OpenAI(base_url=f"{base}/v1", api_key="none", max_retries=2)
 
     async def streams(base, staged):
         with client(base) as made:
-            body = _body(staged, **COUNTED)
+            body = _extra(staged, **COUNTED)
             for chunk in made.chat.completions.create(**body):
                 for choice in chunk.choices:
                     yield choice.delta.content or ""
 
     async def whole(base, staged):
         with client(base) as made:
-            yield made.chat.completions.create(**_body(staged)).choices[0].message.content
+            yield made.chat.completions.create(**_extra(staged)).choices[0].message.content
 
     return streams, whole
 
@@ -73,14 +78,14 @@ def _async_openai(**given):
 
     async def streams(base, staged):
         async with client(base) as made:
-            body = _body(staged, **COUNTED)
+            body = _extra(staged, **COUNTED)
             async for chunk in await made.chat.completions.create(**body):
                 for choice in chunk.choices:
                     yield choice.delta.content or ""
 
     async def whole(base, staged):
         async with client(base) as made:
-            answer = await made.chat.completions.create(**_body(staged))
+            answer = await made.chat.completions.create(**_extra(staged))
             yield answer.choices[0].message.content
 
     return streams, whole
