@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from llm_trace._version import __version__
 from llm_trace.bench.arguments import add_arguments as _bench_arguments
+from llm_trace.diff.arguments import add_arguments as _diff_arguments
 from llm_trace.errors import LlmTraceError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -122,6 +123,13 @@ COMMANDS: Final = (
         "bench",
         "bench",
         ("httpx",),
+    ),
+    Command(
+        "diff",
+        "which phase of the time to first token moved between two windows or releases",
+        _diff_arguments,
+        "llm_trace.diff.command",
+        "diff",
     ),
 )
 

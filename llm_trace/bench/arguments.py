@@ -14,7 +14,7 @@ MOST_AT_ONCE: Final = 1024
 EPILOG: Final = """\
 examples:
   llm-trace bench http://127.0.0.1:8000
-  llm-trace bench http://127.0.0.1:8000 --lengths 256,1024,4096 --concurrency 1,8
+  llm-trace bench http://127.0.0.1:8000 --lengths 256,4096 --concurrency 1,8
   llm-trace bench http://127.0.0.1:8000 --objective ttft=0.5 --html report.html
   llm-trace bench http://127.0.0.1:8000 --fail-if 'ttft_p95@prefix=new > 500ms'
   llm-trace bench http://127.0.0.1:8000 --json > bench.json

@@ -1,0 +1,63 @@
+"""`llm-trace diff`: from the words of the command line to the exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from llm_trace.console import style_for
+from llm_trace.core.clock import SYSTEM
+from llm_trace.diff import screen
+from llm_trace.diff.blocks import Data, fetch
+from llm_trace.diff.comparison import Comparison, compare
+from llm_trace.diff.document import document
+from llm_trace.diff.errors import DiffError
+from llm_trace.diff.prometheus import Prometheus
+from llm_trace.diff.side import check, parse
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def diff(args: argparse.Namespace) -> int:
+    """Compare; 1 where it was asked to fail and TTFT grew, or may have."""
+    now = SYSTEM.wall_ns() / 1e9
+    a, b = (parse(text, where=args.where, over=args.over, now=now) for text in (args.a, args.b))
+    check(a, b)
+    prometheus = Prometheus(args.prometheus, _headers(args.token_env))
+    found = compare(*(_with_data(fetch(prometheus, side, args.blocks)) for side in (a, b)))
+    _show(found, as_json=args.json)
+    unsure = found.slower or found.ttft.word == "unknown"
+    return int(args.fail_if_slower and unsure)
+
+
+def _with_data(data: Data) -> Data:
+    if data.count <= 0:
+        side = data.side
+        raise DiffError(
+            f"{side.text!r} has no first tokens ({side.window}"
+            + (f", {side.matchers}" if side.matchers else "")
+            + "): are the labels and the window right, and is this Prometheus the one that "
+            "scrapes llm_trace?"
+        )
+    return data
+
+
+def _headers(variable: str | None) -> dict[str, str]:
+    if variable is None:
+        return {}
+    token = os.environ.get(variable, "").strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise DiffError(f"--token-env {variable}: the variable holds no token that can be sent.")
+    return {"authorization": f"Bearer {token}"}
+
+
+def _show(found: Comparison, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(document(found), indent=2) + "\n")
+    else:
+        style = style_for(sys.stdout, os.environ)
+        sys.stdout.writelines(f"{line}\n" for line in screen.render(found, style))
+    sys.stdout.flush()

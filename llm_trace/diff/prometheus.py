@@ -1,0 +1,108 @@
+"""Asks a Prometheus, or anything with its query API, how much counters grew in each block."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import Request, urlopen
+
+from llm_trace.diff.errors import DiffError
+from llm_trace.diff.side import Side
+
+_TIMEOUT: Final = 60.0
+_MOST: Final = 1 << 26
+"""Bytes of an answer that are read."""
+_SHOWN: Final = 300
+
+Growth = dict[tuple[str, ...], list[float]]
+"""By the values of the labels that were asked for: the growth in each block."""
+
+
+Row = tuple[dict[str, str], list[tuple[float, float]]]
+"""Labels, and values by Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prometheus:
+    """One server.
+
+    Raises:
+        DiffError: The URL is none.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise DiffError(
+                f"--prometheus {self.url!r} is no URL: use one with http:// or https://."
+            )
+
+    def growth(self, metric: str, side: Side, blocks: int, *by: str) -> Growth:
+        """How much the counter `metric` grew on `side`, block by block.
+
+        Raises:
+            DiffError: The server cannot be asked, or refuses.
+        """
+        step = side.seconds / blocks
+        expr = grown(f"{metric}{{{side.matchers}}}", step, *by)
+        window = {"start": side.start + step, "end": side.end, "step": f"{step:.3f}"}
+        growth: Growth = {}
+        for labels, values in self._ask({"query": expr, **window}):
+            key = tuple(labels.get(name, "") for name in by)
+            per_block = growth.setdefault(key, [0.0] * blocks)
+            for at, value in values:
+                block = round((at - side.start) / step) - 1
+                if 0 <= block < blocks and math.isfinite(value):
+                    per_block[block] += value
+        return growth
+
+    def _ask(self, query: Mapping[str, Any]) -> list[Row]:
+        document = self._post("/api/v1/query_range", query)
+        try:
+            return [_row(row) for row in document["data"]["result"]]
+        except (KeyError, TypeError, ValueError):
+            raise DiffError(f"{self.url} answers, but not as Prometheus does.") from None
+
+    def _post(self, path: str, query: Mapping[str, Any]) -> Any:
+        request = Request(  # noqa: S310 - the scheme is checked
+            self.url.rstrip("/") + path, urlencode(query).encode(), dict(self.headers)
+        )
+        try:
+            with urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310 - likewise
+                return json.loads(answer.read(_MOST))
+        except HTTPError as fault:
+            said = fault.read(_SHOWN).decode(errors="replace").strip()
+            raise DiffError(f"{self.url} answers {fault.code}: {said}") from None
+        except (URLError, OSError, HTTPException) as fault:
+            raise DiffError(f"{self.url} cannot be asked: {fault}") from None
+        except (ValueError, RecursionError):
+            raise DiffError(f"{self.url} answers, but not as Prometheus does.") from None
+
+
+def _row(row: Any) -> Row:
+    labels = {str(name): str(value) for name, value in dict(row["metric"]).items()}
+    return labels, [(float(at), float(value)) for at, value in row["values"]]
+
+
+def grown(selector: str, seconds: float, *by: str) -> str:
+    """The PromQL of a counter's growth, in which a series that was born counts in full.
+
+    `increase` sees nothing of a counter's first sample, and a rare phase begins with one.
+    """
+    window = f"{round(seconds * 1000)}ms"
+    born = f"(last_over_time({selector}[{window}]) unless {selector} offset {window})"
+    grew = f"{born} or increase({selector}[{window}])"
+    return f"sum by ({', '.join(by)}) ({grew})" if by else f"sum({grew})"
