@@ -18,6 +18,7 @@ from llm_trace import semconv as s
 from llm_trace.asgi.answer import facts_of
 from llm_trace.asgi.body import BodyCopy
 from llm_trace.asgi.sse import Seen, StreamFacts, TokenDetector, framing_of
+from llm_trace.asgi.sse.facts import METRICS
 from llm_trace.core import faults, inband
 from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.inside import Inside
@@ -25,6 +26,7 @@ from llm_trace.core.outcome import CLIENT_FAULT, Ending, decide
 from llm_trace.core.timeline import Timeline
 from llm_trace.upstream.sieve import Sieve
 
+_QUEUE, _PREFILL, _DECODE = METRICS
 _TERMINATED: Final = Seen.FINISH | Seen.END | Seen.ERROR
 _GENERATED: Final = Seen.TOKEN | Seen.ROLE
 
@@ -283,6 +285,8 @@ class Attempt:
                 output_tokens=usage.output_tokens,
                 reasoning_tokens=usage.reasoning_tokens,
             )
+        if call.inside is None and _PREFILL in facts.metrics:
+            call.inside = self._measured(facts.metrics)
         if facts.finish_reasons:
             call.finish_reason = facts.finish_reasons[0]
             call.attributes[s.RESPONSE_FINISH_REASONS] = tuple(facts.finish_reasons)
@@ -291,6 +295,20 @@ class Attempt:
         if self._detector is not None and self._first_chunk:
             elapsed = (self._first_chunk - call.sent) / 1e9
             call.attributes[s.RESPONSE_TIME_TO_FIRST_CHUNK] = elapsed
+
+    def _measured(self, metrics: Mapping[str, float]) -> Inside:
+        """vLLM's own times: queue and prefill, and for an answer in one piece its decode.
+
+        Its time to the first token begins when it was scheduled; what the server did before it
+        queued the request is not among them.
+        """
+        told = {_QUEUE: s.QUEUE_WAIT, _PREFILL: s.PREFILL}
+        if self._detector is None:
+            told[_DECODE] = s.DECODE
+        ns = {told[name]: int(ms * 1e6) for name, ms in metrics.items() if name in told}
+        for phase, length in ns.items():
+            self.call.attributes[s.UPSTREAM_PREFIX + phase] = length / 1e9
+        return Inside(ns, whole=False)
 
     def _conclude(self, facts: StreamFacts | None) -> None:
         """How it ended, on the call and on its span."""

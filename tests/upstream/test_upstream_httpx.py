@@ -601,3 +601,55 @@ def test_a_compressed_answer_that_is_passed_on_as_it_is(module, clock):
     assert packed == body
     (call,) = record.calls
     assert (call.first_token, call.attributes[s.UPSTREAM_OUTCOME]) == (0, "ok")
+
+
+METRICS = b'{"queue_time_ms": 0.04, "time_to_first_token_ms": 0.02, "generation_time_ms": 0.009}'
+
+
+def test_vllms_per_request_metrics_split_the_wait(module, clock):
+    """Queue and prefill by vLLM's own clock; what it did before is not told, and no network."""
+    usage = USAGE.replace(b"}}\n", b'}, "metrics": ' + METRICS + b"}\n")
+    engine = Engine(clock, Answer(100 * US, event("a"), 9 * US, event("b"), STOP, usage, DONE))
+
+    record, _ = serve(streamed_by("async", module, engine), clock)
+
+    expected = {s.ENGINE: 40 * US, s.QUEUE_WAIT: 40 * US, s.PREFILL: 20 * US}
+    assert expected == record.ttft_phases
+    told = {k: v for k, v in record.calls[0].attributes.items() if k.startswith(s.UPSTREAM_PREFIX)}
+    assert told == {
+        f"{s.UPSTREAM_PREFIX}queue_wait": 40e-6,
+        f"{s.UPSTREAM_PREFIX}prefill": 20e-6,
+    }
+
+
+def test_vllms_metrics_of_an_answer_in_one_piece(module, clock):
+    """Its decode is known, too."""
+    body = b'{"choices": [], "metrics": ' + METRICS + b"}"
+    engine = Engine(clock, Answer(body, headers=JSON, wait=100 * US))
+
+    async def work():
+        await async_client(module, engine).post(URL, json=BODY)
+        yield b""
+
+    record, _ = serve(work, clock)
+
+    assert {
+        s.ENGINE: 31 * US,
+        s.QUEUE_WAIT: 40 * US,
+        s.PREFILL: 20 * US,
+        s.DECODE: 9 * US,
+    } == record.phases
+
+
+@pytest.mark.parametrize(
+    "metrics", [b"null", b"[]", b'{"time_to_first_token_ms": -1}', b'{"queue_time_ms": 5}', b"7"]
+)
+def test_metrics_that_say_nothing_leave_the_engine_unsplit(metrics, module, clock):
+    """Null, nonsense, or no prefill among them."""
+    usage = USAGE.replace(b"}}\n", b'}, "metrics": ' + metrics + b"}\n")
+    engine = Engine(clock, Answer(100 * US, event("a"), STOP, usage, DONE))
+
+    record, _ = serve(streamed_by("async", module, engine), clock)
+
+    assert {s.ENGINE: 100 * US} == record.ttft_phases
+    assert not faults.dropped

@@ -25,6 +25,8 @@ _RICH: Final = frozenset({"audio", "tool_calls", "function_call"})
 def read_choices(event: dict[str, object], reading: Reading) -> None:
     """Read one chunk; `choices` may be missing, null or empty, as in usage chunks."""
     reading.facts.identify(event)
+    if "metrics" in event:
+        reading.metrics(event["metrics"])
     choices = as_list(event.get("choices"))
     for choice in choices:
         _read_choice(as_dict(choice), reading)

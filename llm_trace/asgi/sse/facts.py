@@ -18,6 +18,9 @@ REASONS_LIMIT: Final = 16
 
 # Counts are exported as signed 64-bit integers, also when three of them were added up.
 _COUNT_LIMIT: Final = 2**60
+_MS_LIMIT: Final = 1e9
+METRICS: Final = ("queue_time_ms", "time_to_first_token_ms", "generation_time_ms")
+"""What is kept of vLLM's per-request metrics."""
 
 
 class Seen:
@@ -55,6 +58,7 @@ class StreamFacts:
         response_id: The first id seen, at most 256 characters.
         response_model: The first model name seen, at most 256 characters.
         token_events: Events that carried a token, whatever the number of choices in them.
+        metrics: Milliseconds by name, as vLLM reports them with `--enable-per-request-metrics`.
         malformed: Events that claimed data and could not be understood.
     """
 
@@ -62,6 +66,7 @@ class StreamFacts:
         "error_type",
         "finish_reasons",
         "malformed",
+        "metrics",
         "response_id",
         "response_model",
         "token_events",
@@ -74,6 +79,7 @@ class StreamFacts:
         self.error_type: str | None = None
         self.response_id: str | None = None
         self.response_model: str | None = None
+        self.metrics: dict[str, float] = {}
         self.token_events = 0
         self.malformed = 0
 
@@ -107,6 +113,13 @@ def as_word(value: object, limit: int = WORD_LIMIT) -> str | None:
         return None
     # JSON can spell lone surrogates, which no exporter can encode.
     return value[:limit].encode("utf-8", "replace").decode()
+
+
+def as_ms(value: object) -> float | None:
+    """Return a plausible duration in milliseconds, anything else as None."""
+    if type(value) not in (int, float) or not 0 <= value < _MS_LIMIT:  # type: ignore[operator]
+        return None
+    return float(value)  # type: ignore[arg-type]
 
 
 def as_count(value: object) -> int | None:

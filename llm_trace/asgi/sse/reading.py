@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from llm_trace.asgi.sse.facts import (
+    METRICS,
     Seen,
     StreamFacts,
     Usage,
     as_count,
     as_dict,
+    as_ms,
     as_word,
 )
 
@@ -77,6 +79,14 @@ class Reading:
         source = as_dict(reported)
         if source:
             self.counts(_usage_of(source))
+
+    def metrics(self, reported: object) -> None:
+        """Note vLLM's own times of the request."""
+        source = as_dict(reported)
+        for name in METRICS if source else ():
+            ms = as_ms(source.get(name))
+            if ms is not None:
+                self.facts.metrics[name] = ms
 
     def counts(self, usage: Usage) -> None:
         """Note `usage` unless it says nothing."""
