@@ -123,6 +123,10 @@ PREFILL_CHUNKS: Final = "llm_trace.prefill.chunks"
 PREFILL_CHUNK_TOKENS: Final = "llm_trace.prefill.chunk.tokens"
 PREFILL_CHUNK_STARTS: Final = "llm_trace.prefill.chunk.starts"
 PREFILL_CHUNK_DURATIONS: Final = "llm_trace.prefill.chunk.durations"
+EDGE: Final = "llm_trace.edge"
+LOOP_LAG: Final = "llm_trace.event_loop.max_lag"
+SEND_WAIT: Final = "llm_trace.send_wait"
+SEND_WAIT_TOTAL: Final = "llm_trace.send_wait.total"
 DECODE_MAX_GAP: Final = "llm_trace.decode.max_gap"
 DECODE_MAX_TOKEN_GAP: Final = "llm_trace.decode.max_token_gap"
 DECODE_STALL: Final = "llm_trace.decode.stall"
@@ -405,6 +409,45 @@ DECODE_RATIO: Final = Metric(
     "settings are wrong. Only where model and device are known.",
     RATIO_BUCKETS,
 )
+EDGE_TIME: Final = Metric(
+    "llm_trace.edge.duration",
+    "llm_trace_edge_duration_seconds",
+    "s",
+    "histogram",
+    REQUEST_LABELS,
+    "From the stamp of the proxy before us, X-Request-Start, to the arrival here; by two clocks, "
+    "and no part of any other time. Only requests with a stamp that is believed.",
+    WAIT_BUCKETS,
+)
+TTFT_SEND_WAIT_TIME: Final = Metric(
+    "llm_trace.ttft.send_wait",
+    "llm_trace_ttft_send_wait_seconds",
+    "s",
+    "histogram",
+    REQUEST_LABELS,
+    "For how long the server's send was held back up to the first token: back-pressure of the "
+    "client. Only requests that were held at all.",
+    WAIT_BUCKETS,
+)
+SEND_WAIT_TIME: Final = Metric(
+    "llm_trace.send_wait.duration",
+    "llm_trace_send_wait_duration_seconds",
+    "s",
+    "histogram",
+    REQUEST_LABELS,
+    "The same over the whole answer.",
+    WAIT_BUCKETS,
+)
+EVENT_LOOP_LAG: Final = Metric(
+    "llm_trace.event_loop.lag",
+    "llm_trace_event_loop_lag_seconds",
+    "s",
+    "histogram",
+    (),
+    "How late a timer of the event loop ran, twenty samples a second: for as long nothing else "
+    "ran. Up to 1 ms is the timer's own rounding.",
+    WAIT_BUCKETS,
+)
 SPANS_DROPPED: Final = Metric(
     "llm_trace.spans.dropped",
     "llm_trace_spans_dropped_total",
@@ -454,6 +497,10 @@ METRICS: Final = (
     VERDICTS_COUNTED,
     PREFILL_RATIO,
     DECODE_RATIO,
+    EDGE_TIME,
+    TTFT_SEND_WAIT_TIME,
+    SEND_WAIT_TIME,
+    EVENT_LOOP_LAG,
     SPANS_DROPPED,
     SAMPLES_DROPPED,
     ERRORS_INTERNAL,

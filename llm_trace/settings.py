@@ -162,6 +162,11 @@ class Settings:
         "Seconds to the first token, or to the end without one, from which a request is logged "
         "with its verdict, at most one a second. None: none is.",
     )
+    max_edge_seconds: float = _setting(
+        60.0,
+        _decimal,
+        "Longest time since a proxy's `X-Request-Start` that is believed; 0: nobody's stamp is.",
+    )
     shutdown_timeout: float = _setting(
         5.0, _decimal, "Seconds that the process may spend on sending the last spans at its end."
     )
@@ -279,6 +284,10 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "slow_ttft": (
         lambda v: v is None or _is_number(v, MAX_TIMEOUT),
         f"use seconds above 0, up to {MAX_TIMEOUT}",
+    ),
+    "max_edge_seconds": (
+        lambda v: _is_number(v, MAX_TIMEOUT) or (v == 0 and not isinstance(v, bool)),
+        f"use seconds, 0 to {MAX_TIMEOUT}",
     ),
     "shutdown_timeout": (
         lambda v: _is_number(v, MAX_TIMEOUT),

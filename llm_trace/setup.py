@@ -84,7 +84,7 @@ def _compose(settings: Settings) -> Dispatch:
         from llm_trace.observers.slow_log import SlowLog  # noqa: PLC0415
 
         observers.append(SlowLog(settings.slow_ttft, judge))
-    dispatch = Dispatch(OtelTracer(find_sink), observers, flush)
+    dispatch = Dispatch(OtelTracer(find_sink), observers, flush, recorder.lagged)
     accumulators.watch(dispatch)
     return dispatch
 

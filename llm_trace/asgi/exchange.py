@@ -15,6 +15,7 @@ from llm_trace import context
 from llm_trace import semconv as s
 from llm_trace.asgi import servers
 from llm_trace.asgi.body import BodyCopy, model_of, request_facts
+from llm_trace.asgi.edge import edge_of
 from llm_trace.asgi.reply import Reply
 from llm_trace.asgi.routes import Routes, template
 from llm_trace.asgi.sse import Seen
@@ -138,6 +139,8 @@ class Exchange:
         try:
             self._note_inner_server()
             self._reply.close(now)
+            if not self.timeline.first_token_sent:
+                self.timeline.waited_until(now)
             record = freeze(self.timeline, self._answer(complete=complete), now)
             if record is not None:
                 self._dispatch.deliver(record)
@@ -172,8 +175,14 @@ class Exchange:
             request=self._request,
             response=response,
             gaps=reply.gaps,
+            edge=self._edge(),
             cached_share=self._settings.cached_share,
         )
+
+    def _edge(self) -> int | None:
+        timeline = self.timeline
+        most = round(self._settings.max_edge_seconds * 1e9)
+        return edge_of(timeline.carrier, timeline.received + timeline.wall_offset, most)
 
     def _ending(self, *, complete: bool) -> Ending:
         reply = self._reply

@@ -5,6 +5,7 @@ from __future__ import annotations
 from llm_trace.asgi.exchange import MARK, Exchange, rewrite_headers
 from llm_trace.asgi.lifespan import flush_at_shutdown
 from llm_trace.asgi.routes import Routes
+from llm_trace.asgi.ticker import lag_here
 from llm_trace.asgi.types import ASGIApp, Receive, Scope, Send
 from llm_trace.core import engines, faults
 from llm_trace.core.clock import SYSTEM, Clock
@@ -62,6 +63,7 @@ class LedgerMiddleware:
         timeline = Timeline(self._clock, scope["headers"], self._dispatch.tracer)
         timeline.state = scope.get("state") or {}
         timeline.settings = self._settings
+        timeline.loop = lag_here(self._clock, self._dispatch.on_lag)
         timeline.identity = self._identity(scope)
         exchange = Exchange(
             scope,

@@ -157,7 +157,7 @@ class Reply:
             self._gaps.add(now - timeline.last_token_sent)
         else:
             timeline.first_token_sent = now
-            timeline.send_wait_first = timeline.send_wait
+            timeline.waited_until(now)
         if seen & Seen.ANSWER:
             timeline.first_answer_sent = timeline.first_answer_sent or now
         timeline.last_token_sent = now

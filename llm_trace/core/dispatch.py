@@ -29,19 +29,22 @@ class Dispatch:
         tracer: Gives requests their ids and makes spans current.
         observers: Hear of every finished request.
         flush: Sends what is queued, in bounded time; called when the server stops.
+        on_lag: Told how late each timer of an event loop ran, ns; None: loops are not watched.
     """
 
-    __slots__ = ("__weakref__", "flush", "live", "observers", "tracer")
+    __slots__ = ("__weakref__", "flush", "live", "observers", "on_lag", "tracer")
 
     def __init__(
         self,
         tracer: Tracer = NO_TRACER,
         observers: Iterable[Observer] = (),
         flush: Callable[[], None] = lambda: None,
+        on_lag: Callable[[int], None] | None = None,
     ) -> None:
         self.tracer = tracer
         self.observers = tuple(observers)
         self.flush = flush
+        self.on_lag = on_lag
         self.live: set[Timeline] = set()
         """Requests in flight; gauges are counted from it when they are read."""
         engines.watch(self)

@@ -45,6 +45,7 @@ class Answer:
     request: Mapping[str, object] = field(default_factory=dict)
     response: Mapping[str, object] = field(default_factory=dict)
     gaps: ChunkGaps | None = None
+    edge: int | None = None
     cached_share: float = CACHED_SHARE
 
 
@@ -95,6 +96,8 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
         first_answer=timeline.first_answer_sent,
         tokens_observable=answer.tokens_observable,
         gaps=answer.gaps,
+        edge=answer.edge,
+        loop_lag=timeline.loop_lag,
         send_wait=timeline.send_wait_first,
         send_wait_total=timeline.send_wait,
         phases=sum_by_phase(tiling.segments),

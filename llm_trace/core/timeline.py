@@ -17,6 +17,7 @@ from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.identity import TraceIdentity
 from llm_trace.core.interval import Interval
 from llm_trace.core.ledger import MAX_CLAIMS
+from llm_trace.core.loop_lag import LoopLag
 from llm_trace.core.outcome import error_type, is_cancel
 from llm_trace.core.tracer import NO_TRACER, Tracer
 from llm_trace.settings import Settings
@@ -54,6 +55,8 @@ class Timeline:
         "identity",
         "intervals",
         "last_token_sent",
+        "loop",
+        "loop_lag",
         "new_span_id",
         "received",
         "send_wait",
@@ -80,6 +83,9 @@ class Timeline:
         self.identity: TraceIdentity | None = None
         self.body_complete = self.admitted = 0
         self.first_token_sent = self.first_answer_sent = self.last_token_sent = 0
+        self.loop: LoopLag | None = None
+        """The event loop that serves the request, where it is watched."""
+        self.loop_lag: int | None = None
         self.send_wait = self.send_wait_first = 0
         """Ns that the server's `send` was held back: until now, and until the first token."""
         self.intervals: list[Interval] = []
@@ -109,6 +115,15 @@ class Timeline:
         if self.closed and self is not NO_REQUEST:
             faults.drop(f"late_{event}")
         return self.closed
+
+    def waited_until(self, now: int) -> None:
+        """The wait for the first token is over: what of it was neither the app's nor the engine's.
+
+        Called when the token was sent, or at the end of a request without one.
+        """
+        self.send_wait_first = self.send_wait
+        if self.loop is not None:
+            self.loop_lag = self.loop.longest(self.received, now)
 
     def admit(self) -> None:
         """The app accepted the request; the first call counts."""

@@ -62,7 +62,8 @@ class Instruments:
 
     def child(self, metric: s.Metric, values: Iterable[str]) -> Any:
         """The accumulator of one label set, made at the first use."""
-        return self._instruments[metric].labels(*values)
+        instrument = self._instruments[metric]
+        return instrument.labels(*values) if metric.labels else instrument
 
     def durations(self, metric: s.Metric, values: Iterable[str]) -> Durations:
         """The histogram of one label set, which takes ns by the column."""

@@ -78,6 +78,11 @@ class MetricsObserver:
         self._phases = frozenset(s.PHASES) | frozenset(phases)
         self._expect = expect
         self._plans: dict[Kind, Plan] = {}
+        self._lag = instruments.child(s.EVENT_LOOP_LAG, ())
+
+    def lagged(self, late: int) -> None:
+        """Record how late a timer of an event loop ran, ns."""
+        self._lag.observe(late / 1e9)
 
     def observe(self, record: RequestRecord) -> None:
         """Record `record`; a request that is no generation has no metrics."""
@@ -246,6 +251,9 @@ _MEASURED: Final[tuple[Measure, ...]] = (
     (s.TTFT_OR_END, _ttft_or_end),
     (s.TIME_TO_FIRST_ANSWER, _first_answer),
     (s.TIME_PER_OUTPUT_TOKEN, _each_token),
+    (s.EDGE_TIME, lambda record: record.edge),
+    (s.TTFT_SEND_WAIT_TIME, lambda record: record.send_wait or None),
+    (s.SEND_WAIT_TIME, lambda record: record.send_wait_total or None),
 )
 """Histograms with the labels of every request, and the ns of one; None leaves no sample."""
 

@@ -90,8 +90,20 @@ def _ledger(record: RequestRecord) -> Measured:
     if record.gaps is not None:
         yield s.DECODE_MAX_GAP, record.gaps.longest / 1e9
     yield s.PREFILL_WASTED_TOKENS, record.wasted_tokens
+    yield from _delivery(record)
     if record.visible is not None:
         yield from _engine(record.visible)
+
+
+def _delivery(record: RequestRecord) -> Measured:
+    """What was neither the app's work nor the engine's."""
+    if record.edge is not None:
+        yield s.EDGE, record.edge / 1e9
+    if record.loop_lag is not None:
+        yield s.LOOP_LAG, record.loop_lag / 1e9
+    if record.send_wait_total:
+        yield s.SEND_WAIT, record.send_wait / 1e9 if record.ttft is not None else None
+        yield s.SEND_WAIT_TOTAL, record.send_wait_total / 1e9
 
 
 def _source(call: CallRecord | None) -> str:

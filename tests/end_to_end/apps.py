@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -26,6 +27,33 @@ def bare():
 def create():
     """The app under `instrument`."""
     return llm_trace.instrument(bare())
+
+
+def blocking():
+    """The app under `instrument`, with a route that blocks the loop and one that floods."""
+    app = create()
+    app.post("/v1/completions")(_blocking)
+    app.post("/api/generate")(_flood)
+    return app
+
+
+async def _blocking(request: Request):
+    """Answer after a synchronous call of the body's length, in ms, as careless code does."""
+    time.sleep((await request.json())["ms"] / 1e3)  # noqa: ASYNC251 - the fault that is staged
+    return StreamingResponse(_tokens({"tokens": 2}), media_type="text/event-stream")
+
+
+async def _flood(request: Request):
+    """Stream far more than the buffers between server and client hold."""
+    number, word = (await request.json())["tokens"], "x" * 4_000
+
+    async def tokens():
+        with llm_trace.engine_call("chat", MODEL):
+            for _ in range(number):
+                yield _event({"delta": {"content": word}, "finish_reason": None})
+        yield "data: [DONE]\n\n"
+
+    return StreamingResponse(tokens(), media_type="text/event-stream")
 
 
 def with_middleware():

@@ -497,3 +497,48 @@ def test_the_expected_ttft_stands_beside_the_measured_one():
     assert metrics.value(f"{name}_count", llm_trace_start_state="partial") == 1
     assert metrics.value(f"{name}_sum") == 0.25
     assert metrics.value(f"{s.TIME_TO_FIRST_TOKEN.prometheus}_count") == 2
+
+
+class HeldBack(Server):
+    """A client whose server holds two messages back: one before the first token, one after."""
+
+    def __init__(self, clock):
+        super().__init__(b'{"model": "m", "stream": true}')
+        self._clock = clock
+
+    async def send(self, message):
+        """Take a message, held back for 20 ms and 70 ms."""
+        wait = {1: 20 * MS, 2: 70 * MS}.get(len(self.sent))
+        if wait:
+            await asyncio.sleep(0)
+            self._clock.advance(wait)
+        await super().send(message)
+
+
+def test_what_held_the_answer_back_is_told_from_what_held_its_first_token():
+    """Back-pressure has two histograms, and only of requests that were held."""
+    metrics = Metrics()
+    steps = (STREAM, chunk(), chunk(), DONE, END)
+
+    metrics.serve(*steps)
+    metrics.serve(*steps, server=HeldBack(metrics.clock))
+
+    assert [
+        "llm_trace_ttft_send_wait_seconds_count{*} 1.0",
+        "llm_trace_ttft_send_wait_seconds_sum{*} 0.02",
+        "llm_trace_send_wait_duration_seconds_count{*} 1.0",
+        "llm_trace_send_wait_duration_seconds_sum{*} 0.09",
+    ] == [line for line in metrics.samples if "send_wait" in line]
+
+
+def test_how_late_a_loop_was_has_no_labels():
+    """Each run of a loop's timer is a sample."""
+    metrics = Metrics()
+
+    metrics.observer.lagged(0)
+    metrics.observer.lagged(300 * MS)
+
+    assert [
+        "llm_trace_event_loop_lag_seconds_count 2.0",
+        "llm_trace_event_loop_lag_seconds_sum 0.3",
+    ] == [line for line in metrics.samples if "event_loop" in line]

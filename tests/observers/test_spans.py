@@ -13,6 +13,7 @@ from llm_trace import semconv as s
 from llm_trace.core.inside import Inside
 from llm_trace.testing import (
     RECEIVE,
+    WALL,
     FakeClock,
     Recorder,
     Server,
@@ -866,3 +867,42 @@ def test_objects_of_the_app_are_read_before_its_request_ends(clock):
     for _ in range(2):
         values = {key: v for span in made for key, v in span.attributes.items()}
         assert {values[key] for key in ("who", "by", "of")} == {"read 1"}
+
+
+class Lagging:
+    """An event loop that was blocked for 80 ms."""
+
+    def longest(self, since, now):
+        """Say so."""
+        return 80 * MS
+
+
+def test_what_was_neither_app_nor_engine_is_on_the_root(trace, clock, monkeypatch):
+    """The way to us, the blocked loop and the client that did not read, each by itself."""
+
+    class Slow(Server):
+        """A client that holds the first token back for 30 ms, and the next message for 5."""
+
+        async def send(self, message):
+            """Take a message."""
+            wait = {1: 30 * MS, 2: 5 * MS}.get(len(self.sent))
+            if wait:
+                await asyncio.sleep(0)
+                clock.advance(wait)
+            await super().send(message)
+
+    monkeypatch.setattr("llm_trace.asgi.middleware.lag_here", lambda *_: Lagging())
+    stamp = b"t=%d" % ((WALL - 120 * MS) // MS)
+    spans = trace(
+        *(STREAM, chunk("a"), chunk("b"), END),
+        scope=http_scope(headers=[(b"x-request-start", stamp)]),
+        server=Slow(ASKED),
+    )
+
+    root = spans[-1]["attributes"]
+    assert {
+        "llm_trace.edge": 0.12,
+        "llm_trace.event_loop.max_lag": 0.08,
+        "llm_trace.send_wait": 0.03,
+        "llm_trace.send_wait.total": 0.035,
+    } == {k: v for k, v in root.items() if k.split(".")[1] in {"edge", "event_loop", "send_wait"}}
