@@ -24,6 +24,7 @@ from llm_trace.context import (
     headers,
     phase,
     retrieval,
+    user,
 )
 from llm_trace.errors import LlmTraceError, MissingExtraError, SettingsError
 
@@ -48,6 +49,7 @@ __all__ = [
     "instrument",
     "phase",
     "retrieval",
+    "user",
 ]
 
 _LAZY = {

@@ -19,6 +19,7 @@ from llm_trace import semconv as s
 from llm_trace.core import faults
 from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.interval import Interval
+from llm_trace.core.pseudonym import pseudonym
 from llm_trace.core.timeline import NO_REQUEST, Timeline
 
 if TYPE_CHECKING:
@@ -79,6 +80,20 @@ def admitted() -> None:
 def annotate(**attributes: object) -> None:
     """Put `attributes` on the request's root span; on equal keys the last wins."""
     current().annotate(attributes)
+
+
+def user(identifier: str) -> None:
+    """Say whose request it is: only a hash of it by the setting `user_key` is kept, on the root.
+
+    Args:
+        identifier: Whatever names the user in the app; without a key nothing is kept of it.
+    """
+    timeline = current()
+    key = timeline.settings.user_key if timeline.settings is not None else None
+    if key is not None:
+        timeline.annotate({s.USER_PSEUDONYM: pseudonym(identifier, key)})
+    elif not timeline.closed:
+        faults.drop("user_without_key")
 
 
 def headers() -> dict[str, str]:

@@ -34,6 +34,10 @@ _SERVICE_LINK: Final = re.compile(
 _EMPTY_SAYS: Final = frozenset({"metrics_path", "quiet_paths"})
 """Settings for which empty means none at all; an empty variable of any other counts as unset."""
 
+CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_ON_SPANS: Final = frozenset({"span_only", "span_and_event"})
+_NOT_ON_SPANS: Final = frozenset({"event_only", "no_content"})
+
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 
@@ -80,6 +84,11 @@ def _setting(default: Any, parse: Callable[[str], Any], doc: str) -> Any:
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=about)
     return field(default=default, metadata=about)
+
+
+def _secret(doc: str) -> Any:
+    """A row whose value is never shown, neither by `repr` nor by an error."""
+    return field(default=None, metadata={"parse": str, "doc": doc}, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +152,18 @@ class Settings:
     max_body_bytes: int = _setting(
         65_536, _integer, "Request and JSON answer bytes looked at for model and usage; 0: none."
     )
+    capture_content: bool = _setting(
+        False,
+        _boolean,
+        "Put what was asked and answered on the root span, never anywhere else. Also by "
+        "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.",
+    )
+    max_content_bytes: int = _setting(
+        4096, _integer, "Captured content is cut at so many UTF-8 bytes, question and answer each."
+    )
+    user_key: str | None = _secret(
+        "Key by which `llm_trace.user()` hashes who asks. None: nothing of a user is kept."
+    )
     cached_share: float = _setting(
         0.8, _decimal, "Cached share of the prompt from which a request counts as `cached`."
     )
@@ -189,7 +210,8 @@ class Settings:
     def __post_init__(self) -> None:
         for name in _RULES:
             value = getattr(self, name)
-            _check(f"setting {name}={value!r}", name, value)
+            shown = HIDDEN if name in SECRETS else repr(value)
+            _check(f"setting {name}={shown}", name, value)
         for name in ("served_models", "phases", "quiet_paths", "upstream_urls"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "routes", dict(self.routes))
@@ -208,6 +230,13 @@ class Settings:
                 raise SettingsError(_unknown(f"setting {name!r}", name, known))
         return cls(**{**values, **given})
 
+
+SECRETS: Final = frozenset({"user_key"})
+HIDDEN: Final = "(not shown)"
+LEAST_KEY: Final = 16
+
+MAX_TEXT_BYTES: Final = range(64, 65_537)
+"""Bounds of captured content: a batch of spans must stay within what receivers take."""
 
 MAX_TIMEOUT: Final = 3600
 
@@ -277,6 +306,15 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "latency_attributes": (_is_boolean, "use true or false"),
     "max_attribute_bytes": (lambda v: _is_integer(v, 1), "use a whole number above 0"),
     "max_body_bytes": (lambda v: _is_integer(v, 0), "use a whole number of bytes, 0 or more"),
+    "capture_content": (_is_boolean, "use true or false"),
+    "max_content_bytes": (
+        lambda v: _is_integer(v, MAX_TEXT_BYTES.start) and v in MAX_TEXT_BYTES,
+        f"use a whole number from {MAX_TEXT_BYTES.start} to {MAX_TEXT_BYTES.stop - 1}",
+    ),
+    "user_key": (
+        lambda v: v is None or (_is_text(v) and len(v) >= LEAST_KEY),
+        f"use a secret of at least {LEAST_KEY} characters",
+    ),
     "cached_share": (lambda v: _is_number(v, 1), "use a share above 0, up to 1"),
     "device": (_is_text_or_none, "name a device, such as H100 SXM"),
     "model_config": (_is_text_or_none, "name a model, its directory or its config.json"),
@@ -322,8 +360,26 @@ def _read(environ: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, Any
             raise SettingsError(_unknown(f"environment variable {variable}", name, known, PREFIX))
         text = given.strip()
         if text or name in _EMPTY_SAYS:
-            values[name] = _parsed(f"{variable}={given!r}", name, text, known)
+            shown = HIDDEN if name in SECRETS else repr(given)
+            values[name] = _parsed(f"{variable}={shown}", name, text, known)
+    if "capture_content" not in values:
+        values |= _standard(environ)
     return values
+
+
+def _standard(environ: Mapping[str, str]) -> dict[str, Any]:
+    """What the standard variable says of content; where it speaks of events, it is not of spans."""
+    text = environ.get(CAPTURE, "").strip()
+    if not text:
+        return {}
+    if text.lower() in _ON_SPANS | _TRUE:
+        return {"capture_content": True}
+    if text.lower() in _NOT_ON_SPANS | _FALSE:
+        return {"capture_content": False}
+    raise SettingsError(
+        f"{CAPTURE}={text!r} cannot be used: use true or false, or one of span_only, "
+        "span_and_event, event_only and no_content."
+    )
 
 
 def _is_foreign(variable: str, text: str) -> bool:

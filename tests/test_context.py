@@ -14,8 +14,10 @@ import llm_trace
 from llm_trace import context, semconv
 from llm_trace.core import faults
 from llm_trace.core.identity import TraceIdentity
+from llm_trace.core.pseudonym import pseudonym
 from llm_trace.core.timeline import NO_REQUEST, Timeline
 from llm_trace.core.tracer import NoTracer
+from llm_trace.settings import Settings
 from llm_trace.testing import START, FakeClock
 
 TRACE = 0xABC
@@ -707,3 +709,26 @@ def test_a_phase_name_is_bounded_and_encodable(request_):
         pass
 
     assert ["?" + "x" * 127] == [row[0] for row in request_.rows]
+
+
+@pytest.mark.parametrize("key", ["a key of sixteen", None])
+def test_a_user_is_kept_as_a_keyed_hash_or_not_at_all(clock, key):
+    """Neither the attributes nor anything else of the request knows the name."""
+    before = faults.dropped["user_without_key"]
+    with Request(clock) as request_:
+        request_.timeline.settings = Settings(user_key=key)
+        llm_trace.user("alice@example.com")
+        kept = dict(request_.timeline.attributes)
+
+    expected = {semconv.USER_PSEUDONYM: pseudonym("alice@example.com", key)} if key else {}
+    assert expected == kept
+    assert faults.dropped["user_without_key"] - before == (key is None)
+
+
+def test_outside_a_request_there_is_no_user():
+    """Nothing is kept and nothing is counted."""
+    before = faults.dropped["user_without_key"]
+
+    llm_trace.user("alice")
+
+    assert before == faults.dropped["user_without_key"]

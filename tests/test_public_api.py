@@ -42,6 +42,7 @@ PUBLIC = [
     "instrument",
     "phase",
     "retrieval",
+    "user",
 ]
 
 

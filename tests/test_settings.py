@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from llm_trace.errors import LlmTraceError, SettingsError
-from llm_trace.settings import FOREIGN, QUIET_PATHS, Settings
+from llm_trace.settings import CAPTURE, FOREIGN, HIDDEN, QUIET_PATHS, SECRETS, Settings
 
 GOOD = {
     "enabled": ("no", False),
@@ -22,6 +22,9 @@ GOOD = {
     "latency_attributes": ("OFF", False),
     "max_attribute_bytes": (" 64 ", 64),
     "max_body_bytes": ("0", 0),
+    "capture_content": ("true", True),
+    "max_content_bytes": ("100", 100),
+    "user_key": (" a key that is long ", "a key that is long"),
     "cached_share": ("0.5", 0.5),
     "device": ("H100 SXM", "H100 SXM"),
     "model_config": ("./model", "./model"),
@@ -49,6 +52,9 @@ BAD = {
     "latency_attributes": [None, "yes"],
     "max_attribute_bytes": [0, -1, 1.5, 1024.0, "1", True, None, float("nan")],
     "max_body_bytes": [-1, 0.5, "1", None],
+    "capture_content": [1, "true", None],
+    "max_content_bytes": [0, 63, 65_537, 100.0, "100", None, True],
+    "user_key": ["", "short", 5, b"a key that is long", " " * 20],
     "cached_share": [0, 1.1, "0.5", None, float("nan"), True],
     "device": ["", 5],
     "model_config": [" ", 5],
@@ -77,6 +83,8 @@ BAD_TEXT = {
     "latency_attributes": ("y", "use true or false"),
     "max_attribute_bytes": ("1e3", "use a whole number"),
     "max_body_bytes": ("-1", "use a whole number of bytes, 0 or more"),
+    "capture_content": ("span_only", "use true or false"),
+    "max_content_bytes": ("1000000", "use a whole number from 64 to 65536"),
     "cached_share": ("most", "use a number"),
     "tensor_parallel": ("two", "use a whole number"),
     "slow_ttft": ("never", "use a number"),
@@ -128,7 +136,8 @@ def test_a_bad_value_is_explained(name, value):
         Settings(**{name: value})
 
     start, _, advice = str(raised.value).partition(" cannot be used: ")
-    assert f"setting {name}={value!r}" == start
+    shown = HIDDEN if name in SECRETS else repr(value)
+    assert f"setting {name}={shown}" == start
     assert len(advice) > 10
     assert advice.endswith(".")
 
@@ -258,3 +267,52 @@ def test_the_error_is_ours_and_a_value_error():
 def test_probes_are_quiet_by_default():
     """The default names the probes, docs and model lists of common servers."""
     assert QUIET_PATHS == Settings().quiet_paths
+
+
+# --- what is kept of people -----------------------------------------------------------------------
+
+
+def test_a_secret_is_never_shown():
+    """Neither by the settings themselves nor by the error that refuses it."""
+    word = "hunter2"
+    with pytest.raises(SettingsError) as raised:
+        Settings.from_env({"LLM_TRACE_USER_KEY": word})
+
+    assert str(raised.value) == (
+        "LLM_TRACE_USER_KEY=(not shown) cannot be used: use a secret of at least 16 characters."
+    )
+    assert word * 3 not in repr(Settings(user_key=word * 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("true", True),
+        ("TRUE", True),
+        ("SPAN_ONLY", True),
+        ("span_and_event", True),
+        ("false", False),
+        ("EVENT_ONLY", False),
+        ("NO_CONTENT", False),
+        ("", False),
+    ],
+)
+def test_the_standard_variable_says_whether_content_is_captured(text, expected):
+    """In its old words and its new ones; content that belongs into events is not for spans."""
+    assert expected is Settings.from_env({CAPTURE: text}).capture_content
+
+
+def test_our_own_word_on_content_beats_the_standard_one():
+    """Who wants it elsewhere and not here can say so, and the other way round."""
+    environ = {CAPTURE: "true", "LLM_TRACE_CAPTURE_CONTENT": "false"}
+
+    assert not Settings.from_env(environ).capture_content
+    assert Settings.from_env(environ, capture_content=True).capture_content
+
+
+def test_a_standard_variable_that_says_nothing_known_is_refused():
+    """Whether prompts leave the process is never guessed."""
+    with pytest.raises(SettingsError) as raised:
+        Settings.from_env({CAPTURE: "maybe"})
+
+    assert str(raised.value).startswith(f"{CAPTURE}='maybe' cannot be used: use true or false")

@@ -15,6 +15,7 @@ from llm_trace import context
 from llm_trace import semconv as s
 from llm_trace.asgi import servers
 from llm_trace.asgi.body import BodyCopy, model_of, request_facts
+from llm_trace.asgi.content import ContentCopy
 from llm_trace.asgi.edge import edge_of
 from llm_trace.asgi.reply import Reply
 from llm_trace.asgi.routes import Routes, template
@@ -37,6 +38,7 @@ class Exchange:
     """The state of one request between the server and the app."""
 
     __slots__ = (
+        "_content",
         "_dispatch",
         "_enclosing",
         "_exception",
@@ -73,6 +75,8 @@ class Exchange:
         self._request: Mapping[str, object] = {}
         self._request_body: BodyCopy | None = BodyCopy(settings.max_body_bytes)
         self._exception: BaseException | None = None
+        self._content = self._content_copy(send, settings)
+        send = self._content.send if self._content else send
         telling = Telling(send, timeline) if settings.ledger_in_band and asks(scope) else None
         self._reply = Reply(
             telling.send if telling else send,
@@ -83,6 +87,13 @@ class Exchange:
         )
         if telling is not None:
             telling.settle = self._reply.settle
+
+    def _content_copy(self, send: Send, settings: Settings) -> ContentCopy | None:
+        """Who keeps what is said, where that is wanted and a span is there to hold it."""
+        identity = self.timeline.identity
+        if not settings.capture_content or identity is None or not identity.sampled:
+            return None
+        return ContentCopy(send, read=settings.max_body_bytes, limit=settings.max_content_bytes)
 
     async def run(self, app: ASGIApp) -> None:
         """Run `app` with its messages watched; what it raises is recorded and raised again."""
@@ -127,6 +138,8 @@ class Exchange:
         if document is not None:
             self._model = model_of(document)
             self._request = request_facts(document)
+            if self._content is not None:
+                self._content.asked(document)
 
     def _answered(self, now: int) -> None:
         """The last byte was sent: what the app does from here on is no part of the request."""
@@ -174,6 +187,7 @@ class Exchange:
             usage=usage,
             request=self._request,
             response=response,
+            content=self._content.attributes() if self._content is not None else {},
             gaps=reply.gaps,
             edge=self._edge(),
             cached_share=self._settings.cached_share,

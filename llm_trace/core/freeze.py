@@ -44,6 +44,7 @@ class Answer:
     usage: Usage = field(default_factory=Usage)
     request: Mapping[str, object] = field(default_factory=dict)
     response: Mapping[str, object] = field(default_factory=dict)
+    content: Mapping[str, object] = field(default_factory=dict)
     gaps: ChunkGaps | None = None
     edge: int | None = None
     cached_share: float = CACHED_SHARE
@@ -88,6 +89,7 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
         usage=usage,
         request=answer.request,
         response=answer.response,
+        content=answer.content,
         attributes=timeline.attributes,
         intervals=tuple(_close(i, finished) for i in timeline.intervals),
         calls=tuple(calls.values()),

@@ -165,6 +165,8 @@ class RequestRecord:
     first_answer: int = 0
     tokens_observable: bool = True
     gaps: ChunkGaps | None = None
+    content: Attributes = field(default_factory=dict)
+    """What was said, bounded and encodable as it is; empty unless content is captured."""
     edge: int | None = None
     """From the stamp of the proxy before us to our arrival, ns, by two wall clocks; never a part of
     the ledger. None where nobody stamped it, or the stamp was not believed."""

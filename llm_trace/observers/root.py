@@ -40,6 +40,7 @@ def root_attributes(record: RequestRecord, *, limit: int, latency: bool) -> dict
     if latency and record.visible is not None:
         measured += _latency(record, record.visible)
     attributes.update((key, value) for key, value in measured if value is not None)
+    attributes.update(record.content)  # type: ignore[arg-type]  # which has bounds of its own
     return attributes
 
 
