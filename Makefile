@@ -24,7 +24,7 @@ PIP := -m pip -qq --disable-pip-version-check install
 WITH_VLLM = if [ -f $(VLLM)/.complete ]; then \
 	export LLM_TRACE_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python; fi;
 
-.PHONY: help demo test lint types contracts bench pictures vllm try-vllm python clean
+.PHONY: help demo test lint types contracts bench agree pictures vllm try-vllm python clean
 
 help:
 	@echo 'make demo       a RAG app on vLLM under load: where the time to first token goes'
@@ -33,6 +33,7 @@ help:
 	@echo 'make types      mypy, strict'
 	@echo 'make contracts  import-linter: which module may import which'
 	@echo 'make bench      the cost of the middleware, against its budgets'
+	@echo 'make agree      an outside client (aiperf, 1.2 GB) against our numbers, on real vLLM'
 	@echo 'make pictures   the boards as docs/images shows them (needs Node and Chromium)'
 	@echo 'make vllm       the environment in which real vLLM serves on a CPU (3.5 GB)'
 	@echo 'make clean      remove the environments and what tests leave'
@@ -56,6 +57,9 @@ types: $(DEV)
 contracts: $(DEV)
 	@echo 'contracts: import-linter'
 	@$(BIN)/lint-imports
+
+agree: $(DEV) vllm
+	@$(WITH_VLLM) $(BIN)/python -m tests.outside_client $(AGREE_ARGS)
 
 pictures: $(DEV)
 	@$(BIN)/python -m dashboards.render
