@@ -18,6 +18,7 @@ from llm_trace.bench.server import Server, find_model, new_client
 from llm_trace.bench.sweep import Run, Sweep
 from llm_trace.bench.target import Target, check_url, root_of
 from llm_trace.console import Progress, style_for
+from llm_trace.core.inband import ASKED, HEADER
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from llm_trace.bench.gates import Check
 
-_ASKS: Final = {"x-llm-trace-ledger": "1"}
+_ASKS: Final = {HEADER: ASKED}
 """Asks a server that has llm_trace for its ledger; others do not know it."""
 
 

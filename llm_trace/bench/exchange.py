@@ -13,6 +13,7 @@ import httpx
 
 from llm_trace.asgi.sse import Seen, TokenDetector, framing_of
 from llm_trace.bench.sample import Sample
+from llm_trace.core import inband
 from llm_trace.core.clock import SYSTEM
 
 if TYPE_CHECKING:
@@ -110,8 +111,18 @@ def _read(arrivals: Arrivals, framing: str, sample: Sample) -> None:
         sample.prompt_tokens = facts.usage.input_tokens
         sample.cached_tokens = facts.usage.cached_tokens
         sample.output_tokens = facts.usage.output_tokens
+    _read_ledger(b"".join(data for _, data in arrivals), sample)
     if sample.outcome == "ok":
         _judge(bits, facts.error_type, sample)
+
+
+def _read_ledger(body: bytes, sample: Sample) -> None:
+    """The server's own account of its TTFT, which it puts beside the first token when asked."""
+    for line in body.split(b"\n") if inband.MARK in body else ():
+        told = inband.read_comment(line)
+        if told is not None and told.at == inband.FIRST_TOKEN:
+            sample.phases = {phase: ns / 1e9 for phase, ns in told.phases.items()}
+            sample.server_ttft = sum(told.phases.values()) / 1e9
 
 
 def _judge(bits: int, error: str | None, sample: Sample) -> None:

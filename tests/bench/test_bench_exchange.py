@@ -7,6 +7,7 @@ import pytest
 from llm_trace.bench import exchange
 from llm_trace.bench.exchange import ask
 from llm_trace.bench.server import new_client
+from llm_trace.core import inband
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 ROLE = b'data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}\n\n'
@@ -53,6 +54,18 @@ def test_a_whole_answer():
     assert (sample.prompt_tokens, sample.cached_tokens, sample.output_tokens) == (40, 32, 2)
     assert 0 < sample.ttft <= sample.duration
     assert sample.tpot == (sample.last - sample.first) / 1e9
+
+
+def test_a_ledger_in_the_answer_is_the_servers_own_ttft():
+    """Its phases up to the first token; the one at the end is of the whole answer."""
+    ledgers = [
+        inband.comment("first_token", {"queue_wait": 2_000_000, "prefill": 5_000_000}),
+        inband.comment("end", {"queue_wait": 2_000_000, "prefill": 5_000_000, "decode": 9_000_000}),
+    ]
+    sample = answered(HEAD, chunked(ledgers[0] + TOKEN, TOKEN, USAGE, ledgers[1] + END))
+
+    assert sample.phases == {"queue_wait": 0.002, "prefill": 0.005}
+    assert sample.server_ttft == pytest.approx(0.007)
 
 
 def test_events_may_be_cut_anywhere():
