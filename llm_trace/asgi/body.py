@@ -66,24 +66,28 @@ def _choices(value: object) -> int | None:
 
 
 _FACTS: Final = (
-    (s.REQUEST_MAX_TOKENS, ("max_completion_tokens", "max_output_tokens", "max_tokens"), _whole),
-    (s.REQUEST_TEMPERATURE, ("temperature",), _number),
-    (s.REQUEST_TOP_P, ("top_p",), _number),
-    (s.REQUEST_TOP_K, ("top_k",), _number),
-    (s.REQUEST_SEED, ("seed",), _whole),
-    (s.REQUEST_STOP_SEQUENCES, ("stop", "stop_sequences"), _stops),
-    (s.REQUEST_CHOICE_COUNT, ("n",), _choices),
-    (s.REQUEST_STREAM, ("stream",), lambda value: True if value is True else None),
+    (s.REQUEST_MAX_TOKENS, "max_completion_tokens", _whole),
+    (s.REQUEST_MAX_TOKENS, "max_output_tokens", _whole),
+    (s.REQUEST_MAX_TOKENS, "max_tokens", _whole),
+    (s.REQUEST_TEMPERATURE, "temperature", _number),
+    (s.REQUEST_TOP_P, "top_p", _number),
+    (s.REQUEST_TOP_K, "top_k", _number),
+    (s.REQUEST_SEED, "seed", _whole),
+    (s.REQUEST_STOP_SEQUENCES, "stop", _stops),
+    (s.REQUEST_STOP_SEQUENCES, "stop_sequences", _stops),
+    (s.REQUEST_CHOICE_COUNT, "n", _choices),
+    (s.REQUEST_STREAM, "stream", lambda value: True if value is True else None),
 )
-"""Attribute, the fields that may carry it, and how its value is made safe."""
+"""Attribute, a field that may carry it (the first that does wins), and how its value is made
+safe."""
 
 
 def request_facts(document: Mapping[str, Any]) -> dict[str, object]:
     """`gen_ai.request.*` attributes of a request body; never content."""
     facts: dict[str, object] = {}
-    for attribute, names, safe in _FACTS:
-        value = next((document[name] for name in names if document.get(name) is not None), None)
-        made = safe(value) if value is not None else None
+    for attribute, name, safe in _FACTS:
+        value = document.get(name)
+        made = safe(value) if value is not None and attribute not in facts else None
         if made is not None:
             facts[attribute] = made
     return facts

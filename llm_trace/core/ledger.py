@@ -247,8 +247,10 @@ def lay_claims(stretches: Sequence[Segment], claims: Iterable[Claim]) -> list[Se
     one given last.
     """
     bounded = list(claims)[:MAX_CLAIMS]
-    first = min([claim.start for claim in bounded])
-    last = max([claim.end for claim in bounded])
+    first, last = bounded[0][1:]
+    if len(bounded) > 1:
+        first = min([claim.start for claim in bounded])
+        last = max([claim.end for claim in bounded])
     segments: list[Segment] = []
     for stretch in stretches:
         rivals = []
@@ -266,6 +268,13 @@ def lay_claims(stretches: Sequence[Segment], claims: Iterable[Claim]) -> list[Se
 def _divide(segments: list[Segment], stretch: Segment, rivals: Sequence[Claim]) -> None:
     """Give each slice of `stretch`, between the ends of its rivals, to one of them or to none."""
     phase, first, last = stretch
+    if len(rivals) == 1:  # nearly always
+        claimant, start, end = rivals[0]
+        start, end = max(first, start), min(last, end)
+        for piece in ((phase, first, start), (claimant, start, end), (phase, end, last)):
+            if piece[1] < piece[2]:
+                _append(segments, *piece)
+        return
     edges = {first, last}
     for _, start, end in rivals:
         edges.add(max(first, start))

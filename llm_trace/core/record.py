@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from llm_trace import semconv as s
 from llm_trace.core.identity import TraceIdentity
@@ -250,8 +250,10 @@ def computed_tokens(call: CallRecord) -> int | None:
 def sum_by_phase(segments: Sequence[Segment], until: int | None = None) -> dict[str, int]:
     """Ns by phase over `segments`, cut at the stamp `until`."""
     totals: dict[str, int] = {}
+    last = math.inf if until is None else until
     for phase, start, end in segments:
-        stop = end if until is None else min(end, until)
-        if stop > start:
-            totals[phase] = totals.get(phase, 0) + stop - start
+        if end <= last:
+            totals[phase] = totals.get(phase, 0) + end - start
+        elif start < last:
+            totals[phase] = totals.get(phase, 0) + int(last) - start
     return totals

@@ -101,10 +101,9 @@ class StreamFacts:
 
     def name(self, response_id: bytes, response_model: bytes) -> None:
         """Take id and model, plain ASCII words, where none is known yet."""
-        if self.response_id is None:
-            self.response_id = response_id.decode()
-        if self.response_model is None:
-            self.response_model = response_model.decode()
+        if self.response_id is None or self.response_model is None:
+            self.response_id = self.response_id or response_id.decode()
+            self.response_model = self.response_model or response_model.decode()
 
 
 def as_word(value: object, limit: int = WORD_LIMIT) -> str | None:

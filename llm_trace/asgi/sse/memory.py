@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from json import JSONDecoder
-from typing import Final, NamedTuple
+from typing import Final
 
 from llm_trace.asgi.sse.facts import Seen, StreamFacts
 from llm_trace.asgi.sse.reading import Reading
@@ -37,20 +37,13 @@ _MAX_FORMS: Final = 8
 _decode: Final = JSONDecoder(strict=False).raw_decode
 
 
-class Opening(NamedTuple):
-    """An event whose first members name its stream in plain words."""
-
-    event: bytes
-    size: int
-    """Bytes of these members."""
-    response_id: bytes
-    response_model: bytes
+Opening = re.Match[bytes]
+"""An event whose first members name its stream in plain words: id and model are its groups."""
 
 
 def opening_of(event: bytes) -> Opening | None:
     """The opening of `event`, if it has the usual one."""
-    found = _OPENING.match(event)
-    return Opening(event, found.end(), *found.groups()) if found else None
+    return _OPENING.match(event)
 
 
 class Memory:
@@ -66,7 +59,7 @@ class Memory:
 
     def said(self, opening: Opening, facts: StreamFacts) -> int:
         """The bits of an event without content, its facts noted; 0 if it is not known."""
-        rest = opening.event[opening.size :]
+        rest = opening.string[opening.end() :]
         known = self._said.get(rest)
         if known is None:
             bits = _counts(rest, facts)
@@ -75,19 +68,19 @@ class Memory:
             for reason in reasons:
                 facts.add_reason(reason)
         if bits:
-            facts.name(opening.response_id, opening.response_model)
+            facts.name(*opening.groups())
         return bits
 
     def shape(self, opening: Opening, facts: StreamFacts) -> Shape | None:
         """The shape of an event with a token, if its form is known."""
-        event, size = opening.event, opening.size
+        event, size = opening.string, opening.end()
         if len(event) > EVENT_LIMIT:
             return None
         for before, after, bits in self._forms:
             if event.startswith(before, size) and event.endswith(after):
                 head = size + len(before)
                 if _PLAIN.fullmatch(event, head, len(event) - len(after)):
-                    facts.name(opening.response_id, opening.response_model)
+                    facts.name(*opening.groups())
                     return Shape(event[:head], after, b"", bits)
         return None
 
@@ -104,9 +97,9 @@ class Memory:
         if opening is None:
             return
         if shape is not None:
-            self._learn_form(opening.size, shape)
+            self._learn_form(opening.end(), shape)
         elif bits and not bits & ~_REMEMBERED and len(self._said) < _MAX_SAID:
-            rest = event[opening.size :]
+            rest = event[opening.end() :]
             if _may_be_kept(rest):
                 self._said[rest] = bits, reasons
 

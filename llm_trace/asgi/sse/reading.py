@@ -123,8 +123,11 @@ def _inputs_of(source: dict[str, object]) -> int | None:
 
 
 def _first_count(source: dict[str, object], *keys: str) -> int | None:
-    counts = (as_count(source.get(key)) for key in keys)
-    return next((count for count in counts if count is not None), None)
+    for key in keys:
+        count = as_count(source.get(key))
+        if count is not None:
+            return count
+    return None
 
 
 def _as_code(code: object) -> str | None:
