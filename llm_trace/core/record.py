@@ -116,8 +116,7 @@ class CallRecord(NamedTuple):
     """Times between tokens, from the engine's ticks."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpFacts:
+class HttpFacts(NamedTuple):
     """What the HTTP exchange showed."""
 
     method: str = ""

@@ -7,7 +7,6 @@ never from whatever span happens to be current, never from the environment.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from opentelemetry import baggage, propagate, trace
@@ -44,24 +43,32 @@ _GETTER: Final = _HeaderGetter()
 class _Curious(_HeaderGetter):
     """Has nothing, and remembers what it was asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, propagator: TextMapPropagator) -> None:
         self.asked: set[str] = set()
+        self.listed = False
+        """Whether it was asked for all that there is."""
+        propagator.extract({}, context=Context(), getter=self)
 
     def get(self, carrier: Mapping[str, list[str]], key: str) -> list[str] | None:  # noqa: ARG002
         self.asked.add(key)
         return None
 
+    def keys(self, carrier: Mapping[str, list[str]]) -> list[str]:
+        self.listed = True
+        return super().keys(carrier)
 
-def _formats_of(propagator: TextMapPropagator) -> frozenset[bytes]:
+
+def _names(of: set[str]) -> frozenset[bytes]:
+    return frozenset(name.lower().encode("latin-1") for name in of)
+
+
+def _formats_of(propagator: TextMapPropagator, curious: _Curious) -> frozenset[bytes]:
     """Every header that `propagator` writes or reads a place in a trace from.
 
     What it says that it writes is less than what it reads: B3 in one header is read by the
     propagator that writes it in many.
     """
-    curious = _Curious()
-    propagator.extract({}, context=Context(), getter=curious)
-    names = {name.lower().encode("latin-1") for name in curious.asked | set(propagator.fields)}
-    more = names - W3C - _NO_FORMATS
+    more = _names(curious.asked | set(propagator.fields)) - W3C - _NO_FORMATS
     return W3C | more if more else W3C
 
 
@@ -99,13 +106,15 @@ class OtelTracer:
         self._find_sink = find_sink
         self._propagator: TextMapPropagator | None = None
         self._formats = W3C
+        self._read: frozenset[bytes] | None = None
+        """Without one of these headers nothing is inbound; None: there may be all the same."""
 
     def begin(self, headers: Headers, name: str) -> TraceIdentity | None:
         """The identity of a new request; None without a provider."""
         sink = self._find_sink()
         if sink is None:
             return None
-        inbound = propagate.extract(_carrier(headers), context=Context(), getter=_GETTER)
+        inbound = self._inbound(headers)
         remote = trace.get_current_span(inbound).get_span_context()
         local = _local_server_span(remote)
         parent = local or (remote if remote.is_valid else None)
@@ -123,6 +132,13 @@ class OtelTracer:
             baggage=baggage.get_all(inbound),
         )
 
+    def _inbound(self, headers: Headers) -> Context:
+        """What the request's headers say of the trace that it is part of."""
+        self.formats()
+        if self._read is not None and self._read.isdisjoint([name.lower() for name, _ in headers]):
+            return Context()
+        return propagate.extract(_carrier(headers), context=Context(), getter=_GETTER)
+
     def activate(self, identity: TraceIdentity, span_id: int = 0) -> object:
         """Make the root, or `span_id` of the same trace, current for inner instrumentation."""
         current = NonRecordingSpan(_context_of(identity, span_id))
@@ -139,14 +155,18 @@ class OtelTracer:
         """
         if token is None:
             return
-        with suppress(ValueError):
+        try:  # noqa: SIM105 - `suppress` costs more than all the rest
             token.var.reset(token)
+        except ValueError:
+            pass
 
     def formats(self) -> frozenset[bytes]:
         """W3C's, and those of `OTEL_PROPAGATORS` or of the propagator that the app has set."""
         propagator = propagate.get_global_textmap()
         if propagator is not self._propagator:
-            self._formats = _formats_of(propagator)
+            curious = _Curious(propagator)
+            self._formats = _formats_of(propagator, curious)
+            self._read = None if curious.listed else _names(curious.asked)
             self._propagator = propagator
         return self._formats
 

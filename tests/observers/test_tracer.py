@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 from opentelemetry import baggage, propagate, trace
 from opentelemetry import context as otel_context
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.propagators.b3 import B3MultiFormat, B3SingleFormat
 from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.propagators.jaeger import JaegerPropagator
@@ -322,6 +323,48 @@ def test_every_format_that_is_read_names_our_span(kind, composed, monkeypatch):
     assert [*others, W3C_OURS, *ours] == headers
     assert {k.decode(): v.decode() for k, v in [W3C_OURS, *ours]} == outbound
     assert inner.get_span_context().span_id == 1
+
+
+class Listing(W3CBaggagePropagator):
+    """A propagator of somebody's own, which looks through all headers."""
+
+    def extract(self, carrier, context=None, getter=None):
+        """Take every header with its prefix."""
+        for key in getter.keys(carrier):
+            if key.startswith("x-own-"):
+                value = getter.get(carrier, key)[0]
+                context = baggage.set_baggage(key.removeprefix("x-own-"), value, context)
+        return context
+
+
+@pytest.mark.parametrize(
+    ("propagator", "header"),
+    [
+        (W3CBaggagePropagator(), (b"baggage", b"user=7")),
+        (W3CBaggagePropagator(), (b"Baggage", b"user=7")),
+        (Listing(), (b"x-own-user", b"7")),
+    ],
+)
+def test_what_is_inbound_without_a_trace_is_read(propagator, header, monkeypatch):
+    """Headers are read where a propagator knows one, or may know any, and skipped otherwise."""
+    monkeypatch.setattr(propagate, "get_global_textmap", lambda: propagator)
+    monkeypatch.setattr(propagate, "propagator", propagator)
+    extracted = []
+    monkeypatch.setattr(propagator, "extract", _noting(propagator.extract, extracted))
+    tracer = SpanRecorder().tracer()
+
+    assert dict(tracer.begin([header], "chat").baggage) == {"user": "7"}
+    before = len(extracted)
+    tracer.begin([(b"accept", b"*/*")], "chat")
+    assert (len(extracted) == before) != isinstance(propagator, Listing)
+
+
+def _noting(function, calls):
+    def noted(*args, **kwargs):
+        calls.append(args)
+        return function(*args, **kwargs)
+
+    return noted
 
 
 def _joined(headers):
