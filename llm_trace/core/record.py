@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from llm_trace import semconv as s
 from llm_trace.core.identity import TraceIdentity

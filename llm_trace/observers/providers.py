@@ -193,12 +193,14 @@ class _TraceQueue(BatchSpanProcessor):
         self.on_end(_Queued(trace))  # type: ignore[arg-type]
 
 
-class _QueueSink(ProviderSink):
+class QueueSink(ProviderSink):
     """The private provider's sink: traces go into the queue as they are."""
 
     def __init__(self, provider: TracerProvider, queue: _TraceQueue) -> None:
         super().__init__(provider)
         self.emit = queue.take  # type: ignore[method-assign]
+        self.flush = queue.force_flush
+        """Sends what is queued, however long that takes."""
 
 
 def _bridge(
@@ -278,13 +280,13 @@ class Pipeline:
         _announce("spans", endpoint)
         return self.add_exporter(_span_exporter(endpoint))
 
-    def add_exporter(self, exporter: SpanExporter, room: int | None = None) -> ProviderSink:
+    def add_exporter(self, exporter: SpanExporter, room: int | None = None) -> QueueSink:
         """Export spans by `exporter`, of which `room` may wait: OTEL_BSP_MAX_QUEUE_SIZE if None."""
         provider = TracerProvider(shutdown_on_exit=False)
         queue = _TraceQueue(_TraceExporter(exporter, provider.resource), room)
         self._flushes.append(queue.force_flush)
         self._shutdowns.append(queue.shutdown)
-        return _QueueSink(provider, queue)
+        return QueueSink(provider, queue)
 
     def add_metrics(self, endpoint: Endpoint, families: Callable[[], Iterable[Any]]) -> None:
         """Export what `families` gives to `endpoint`, every OTEL_METRIC_EXPORT_INTERVAL."""

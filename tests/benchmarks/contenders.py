@@ -116,7 +116,7 @@ def full() -> Contender:
     exporter = DroppingExporter()
     pipeline = Pipeline(10.0)
     sink = pipeline.add_exporter(exporter, room=QUEUE)
-    return Contender(_spanned(sink), pipeline.flush, pipeline.shutdown, exporter)
+    return Contender(_spanned(sink), sink.flush, pipeline.shutdown, exporter)
 
 
 def full_provider() -> Contender:
