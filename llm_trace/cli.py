@@ -98,6 +98,23 @@ def _roofline_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print machine-readable results")
 
 
+def _explain_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "trace",
+        metavar="TRACE",
+        help="an OTLP JSON file (also line by line), - for standard input, a URL that answers "
+        "with one, or a trace id",
+    )
+    add("--api", metavar="URL", help="Tempo or Jaeger, for a trace id: http://tempo:3200")
+    add("--trace-id", metavar="ID", help="which trace of several; default: the slowest")
+    add("--list", action="store_true", help="list the traces with requests, the slowest first")
+    add("--device", help="judge against the floors of this device; see llm-trace roofline")
+    add("--model-config", metavar="MODEL", help="and of this model")
+    add("--tensor-parallel", type=_up_to(4096), default=1, metavar="N", help="devices that share")
+    add("--json", action="store_true", help="print machine-readable results")
+
+
 COMMANDS: Final = (
     Command(
         "demo",
@@ -114,6 +131,13 @@ COMMANDS: Final = (
         _roofline_arguments,
         "llm_trace.commands.roofline",
         "roofline",
+    ),
+    Command(
+        "explain",
+        "one request from its trace: where its time went, why, and by whose definition",
+        _explain_arguments,
+        "llm_trace.explain.command",
+        "explain",
     ),
     Command(
         "bench",

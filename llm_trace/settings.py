@@ -188,6 +188,15 @@ class Settings:
         _decimal,
         "Longest time since a proxy's `X-Request-Start` that is believed; 0: nobody's stamp is.",
     )
+    flight_recorder: int = _setting(
+        0,
+        _integer,
+        "How many of the last and of the slowest requests are kept in memory, without content, "
+        "and shown to callers on this machine at `flight_recorder_path`; 0: none.",
+    )
+    flight_recorder_path: str = _setting(
+        "/debug/llm_trace", str, "Where they are shown, as OTLP JSON for `llm-trace explain`."
+    )
     shutdown_timeout: float = _setting(
         5.0, _decimal, "Seconds that the process may spend on sending the last spans at its end."
     )
@@ -239,6 +248,7 @@ MAX_TEXT_BYTES: Final = range(64, 65_537)
 """Bounds of captured content: a batch of spans must stay within what receivers take."""
 
 MAX_TIMEOUT: Final = 3600
+MAX_FLIGHTS: Final = 10_000
 
 
 def _is_boolean(value: object) -> bool:
@@ -327,6 +337,11 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         lambda v: _is_number(v, MAX_TIMEOUT) or (v == 0 and not isinstance(v, bool)),
         f"use seconds, 0 to {MAX_TIMEOUT}",
     ),
+    "flight_recorder": (
+        lambda v: _is_integer(v, 0) and v <= MAX_FLIGHTS,
+        f"use a whole number up to {MAX_FLIGHTS}",
+    ),
+    "flight_recorder_path": (_is_path, "begin the path with /"),
     "shutdown_timeout": (
         lambda v: _is_number(v, MAX_TIMEOUT),
         f"use seconds above 0, up to {MAX_TIMEOUT}",

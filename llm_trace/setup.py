@@ -84,6 +84,11 @@ def _compose(settings: Settings) -> Dispatch:
         from llm_trace.observers.slow_log import SlowLog  # noqa: PLC0415
 
         observers.append(SlowLog(settings.slow_ttft, judge))
+    if settings.flight_recorder:
+        from llm_trace.observers.flight import FlightRecorder  # noqa: PLC0415
+
+        service = os.environ.get("OTEL_SERVICE_NAME", "")
+        observers.append(FlightRecorder(settings.flight_recorder, spans, service))
     dispatch = Dispatch(OtelTracer(find_sink), observers, flush, recorder.lagged)
     accumulators.watch(dispatch)
     return dispatch
@@ -189,7 +194,22 @@ class TraceMiddleware(LedgerMiddleware):
                 raise
             app = refusing(f"llm_trace: {fault}", app)
             settings, dispatch = Settings(enabled=False), Dispatch()
-        super().__init__(app, settings=settings, dispatch=dispatch)
+        super().__init__(
+            _with_flights(app, settings, dispatch), settings=settings, dispatch=dispatch
+        )
+
+
+def _with_flights(app: ASGIApp, settings: Settings, dispatch: Dispatch) -> ASGIApp:
+    """`app`, and the page of the flight recorder where there is one."""
+    if not settings.flight_recorder:
+        return app
+    from llm_trace.asgi.page import with_page  # noqa: PLC0415 - rarely on
+    from llm_trace.observers.flight import FlightRecorder  # noqa: PLC0415
+
+    for observer in dispatch.observers:
+        if isinstance(observer, FlightRecorder):
+            return with_page(app, settings.flight_recorder_path, observer.show)
+    return app
 
 
 def _is_served() -> bool:

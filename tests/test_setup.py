@@ -331,6 +331,18 @@ def test_a_request_has_a_verdict_on_its_span_and_in_the_log(provider, caplog):
     assert f"{s.VERDICT}={root.attributes[s.VERDICT]}" in caplog.text
 
 
+def test_the_flight_recorder_shows_requests_that_nobody_exported():
+    """To callers on this machine; without the setting there is no page."""
+    app = llm_trace.instrument(starlette(), flight_recorder=2)
+    ask(app)
+
+    status, body = ask(app, "/debug/llm_trace", "GET")
+    assert status == 200
+    assert b'"chat m"' in body
+    assert ask(app, "/debug/llm_trace", "GET", client=("10.0.0.1", 1))[0] == 404
+    assert ask(llm_trace.instrument(starlette()), "/debug/llm_trace", "GET")[0] == 404
+
+
 def test_an_apps_own_provider_gets_the_spans(provider):
     """Whether it was set before or after."""
     app = llm_trace.instrument(starlette())

@@ -1,0 +1,107 @@
+"""`llm-trace explain`: read, choose, tell."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from llm_trace.diagnosis.floors import Floors
+from llm_trace.errors import LlmTraceError
+from llm_trace.explain import page
+from llm_trace.explain.judged import verdict_on
+from llm_trace.explain.otlp import read
+from llm_trace.explain.source import text_of
+from llm_trace.explain.spans import Span, TraceError, traces
+from llm_trace.explain.story import Story, tell
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def explain(args: argparse.Namespace) -> int:
+    """Explain one request.
+
+    Raises:
+        LlmTraceError: The trace cannot be read, or there is no request in it.
+    """
+    floors = _floors(args)
+    found = read(text_of(args.trace, args.api))
+    told = _told(traces(found.spans), args.trace_id)
+    notes = _notes(told, found.unreadable)
+    if args.list:
+        return _list(told, as_json=args.json)
+    stories = max(told.values(), key=lambda each: each[0].ttft or -1)
+    if args.json:
+        told_as = [page.document(each, verdict_on(each, floors)) for each in stories]
+        _print_json({"schema": page.SCHEMA, "requests": told_as, "notes": notes})
+        return 0
+    for number, story in enumerate(stories):
+        if number:
+            sys.stdout.write("\n" + "-" * 80 + "\n")
+        sys.stdout.write("\n".join(page.render(story, verdict_on(story, floors))) + "\n")
+    for note in notes:
+        sys.stderr.write(f"llm-trace: {note}\n")
+    return 0
+
+
+def _floors(args: argparse.Namespace) -> Floors | None:
+    if args.device is None and args.model_config is None:
+        return None
+    if args.device is None or args.model_config is None:
+        raise LlmTraceError("floors need both --device and --model-config.")
+    from llm_trace.diagnosis.known import roofline_of  # noqa: PLC0415 - rarely asked for
+
+    return Floors(roofline_of(args.device, args.model_config, args.tensor_parallel))
+
+
+def _told(found: dict[str, list[Span]], wanted: str | None) -> dict[str, list[Story]]:
+    """The requests by trace; a trace without one is left out where another has some."""
+    if wanted is not None:
+        spans = found.get(wanted.lower())
+        if spans is None:
+            raise TraceError(f"there is no trace {wanted[:64]!r} in it: see --list.")
+        return {wanted.lower(): tell(spans)}
+    told = {}
+    refusals = []
+    for trace_id, spans in found.items():
+        try:
+            told[trace_id] = tell(spans)
+        except TraceError as refusal:
+            refusals.append(refusal)
+    if not told:
+        more = f" So are the {len(refusals) - 1} others." if len(refusals) > 1 else ""
+        raise TraceError(f"{refusals[0]}{more}")
+    return told
+
+
+def _notes(told: dict[str, list[Story]], unreadable: int) -> list[str]:
+    notes = []
+    if len(told) > 1:
+        notes.append(
+            f"of {len(told)} traces with requests this is the one with the slowest first token; "
+            "--list shows them, --trace-id chooses one"
+        )
+    if unreadable:
+        notes.append(f"{unreadable} spans could not be read and are left out")
+    return notes
+
+
+def _list(told: dict[str, list[Story]], *, as_json: bool) -> int:
+    rows = sorted(told.values(), key=lambda each: -(each[0].ttft or -1))
+    if as_json:
+        listed = [page.document(each[0], verdict_on(each[0], None)) for each in rows]
+        _print_json({"schema": page.SCHEMA, "requests": listed, "notes": []})
+        return 0
+    sys.stdout.write(f"{'trace':<33}{'first token ms':>15}  verdict\n")
+    for stories in rows:
+        story = stories[0]
+        verdict = verdict_on(story, None)
+        ttft = "-" if story.ttft is None else f"{story.ttft / 1e6:,.1f}"
+        cause = verdict.cause if verdict is not None else "-"
+        sys.stdout.write(f"{story.root.trace_id[:32]:<33}{ttft:>15}  {cause}"[:80] + "\n")
+    return 0
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")

@@ -1,0 +1,90 @@
+"""Where a trace is read from: a file, standard input, or an HTTP API, each with a bound."""
+
+from __future__ import annotations
+
+import re
+import sys
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from llm_trace.explain.spans import TraceError
+
+MAX_BYTES: Final = 128 << 20
+SECONDS: Final = 10
+TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
+SCHEMES: Final = frozenset({"http", "https"})
+
+
+def text_of(trace: str, api: str | None = None) -> str:
+    """The JSON behind `trace`.
+
+    Args:
+        trace: A file, `-`, a URL, or a trace id.
+        api: Base URL of Tempo or Jaeger, for a trace id; both answer at the same path.
+
+    Raises:
+        TraceError: It cannot be read.
+    """
+    if trace == "-":
+        return _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
+    if urlsplit_safe(trace) in SCHEMES:
+        return _fetched(trace)
+    if TRACE_ID.fullmatch(trace) and not _is_file(trace):
+        if api is None:
+            raise TraceError(
+                f"{trace} looks like a trace id: say where it is, such as "
+                "--api http://tempo:3200 or --api http://jaeger:16686."
+            )
+        return _fetched(f"{api.rstrip('/')}/api/traces/{trace.lower()}")
+    return _from_file(trace)
+
+
+def urlsplit_safe(text: str) -> str:
+    """The scheme of a URL; empty for what is none."""
+    try:
+        return urlsplit(text).scheme.lower()
+    except ValueError:
+        return ""
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _from_file(name: str) -> str:
+    try:
+        with Path(name).open("rb") as file:
+            return _decoded(file.read(MAX_BYTES + 1), name)
+    except (OSError, ValueError) as fault:
+        raise TraceError(f"{name[:200]!r} cannot be read: {_why(fault)}.") from None
+
+
+def _fetched(url: str) -> str:
+    if urlsplit_safe(url) not in SCHEMES:
+        raise TraceError(f"{url[:200]!r} is no http or https address.")
+    request = urllib.request.Request(url, headers={"accept": "application/json"})  # noqa: S310 - checked above
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310 - likewise
+            return _decoded(answer.read(MAX_BYTES + 1), url)
+    except urllib.error.HTTPError as fault:
+        raise TraceError(f"{url[:200]} answered {fault.code} {fault.reason}.") from None
+    except (OSError, ValueError, HTTPException) as fault:
+        raise TraceError(f"{url[:200]} cannot be read: {_why(fault)}.") from None
+
+
+def _why(fault: Exception) -> str:
+    reason = getattr(fault, "reason", None) or getattr(fault, "strerror", None) or fault
+    return str(reason)[:200]
+
+
+def _decoded(body: bytes, name: str) -> str:
+    if len(body) > MAX_BYTES:
+        raise TraceError(f"{name[:200]} is larger than {MAX_BYTES >> 20} MiB: ask for one trace.")
+    return body.decode("utf-8-sig", "replace")

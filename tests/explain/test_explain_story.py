@@ -1,0 +1,134 @@
+"""A request told back from its spans is the request that was recorded."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from told_requests import MS, Told, rag
+
+from llm_trace.diagnosis.verdict import judge
+from llm_trace.explain import definitions
+from llm_trace.explain.judged import verdict_on
+from llm_trace.explain.otlp import read
+from llm_trace.explain.spans import TraceError, traces
+from llm_trace.explain.story import tell
+
+times = st.integers(0, 500)
+
+
+def stories(document):
+    """The stories of each trace."""
+    return [tell(spans) for spans in traces(read(json.dumps(document)).spans).values()]
+
+
+def told(*steps):
+    """The record of one request and its only story."""
+    one = Told()
+    one.serve(*steps)
+    [[story]] = stories(one.document)
+    return one.records.record, story
+
+
+@given(st.tuples(times, times, times, times, times))
+def test_the_ledger_comes_back_whole(milliseconds):
+    """Every phase, to the first token and in all, to the nanosecond."""
+    names = ("retrieval", "queue", "prefill", "first_token", "decode")
+    record, story = told(*rag(**dict(zip(names, milliseconds, strict=True))))
+
+    assert story.ttft == record.ttft
+    assert dict(story.ttft_phases) == dict(record.ttft_phases)
+    assert dict(story.phases) == dict(record.phases)
+    assert sum(story.phases.values()) == record.duration
+
+
+def test_a_request_that_ended_early_comes_back_with_what_it_had():
+    """It was given up in the queue: there is no first token and nothing after."""
+    record, story = told(*rag(ends=RuntimeError("gone")))
+
+    assert story.ttft is None
+    assert dict(story.phases) == dict(record.phases)
+
+
+def test_the_verdict_is_the_recorded_one_or_the_same_found_anew():
+    """The spans hold what it was made of."""
+    record, story = told(*rag())
+    recorded = verdict_on(story, None)
+    bare = {k: v for k, v in story.root.attributes.items() if ".verdict" not in k}
+    object.__setattr__(story.root, "attributes", bare)
+    anew = verdict_on(story, None)
+
+    assert (recorded.recorded, anew.recorded) == (True, False)
+    assert recorded.cause == anew.cause == judge(record).cause == "queue"
+    assert recorded.reason == anew.reason
+    assert recorded.ttft_if_halved == anew.ttft_if_halved
+
+
+def test_every_definition_measures_its_own_stretch():
+    """In ms: 2, 12 and 3 before the engine, 902 in its queue, 20 prefill, 2 delivery."""
+    _, story = told(*rag())
+    numbers = [
+        {row.tool: row.value(story) and row.value(story) / MS for row in rows}
+        for rows in (definitions.TTFT, definitions.TPOT)
+    ]
+
+    assert numbers[0] == {
+        "llm_trace": 941,
+        "vLLM histogram": 922,
+        "vLLM per request": 20,
+        "vLLM bench": 941,
+        "guidellm": 941,
+        "aiperf": 941,
+        "gateway": 941,
+    }
+    assert numbers[1] == {
+        "llm_trace": 30,
+        "vLLM histogram": 31,
+        "vLLM per request": 31,
+        "vLLM bench": 30,
+        "guidellm": pytest.approx((941 + 60) / 3),
+        "aiperf": 30.5,
+    }
+
+
+def test_the_flight_recorder_keeps_the_last_and_the_slowest():
+    """Two of each; what is both is shown once."""
+    one = Told(size=2)
+    for queue in (700, 10, 900, 20, 30):
+        one.serve(*rag(queue=queue))
+
+    kept = sorted(story.ttft_phases["queue_wait"] // MS for [story] in stories(one.document))
+    assert kept == [21, 31, 701, 901]
+
+
+def test_a_trace_whose_root_is_missing_is_refused_with_the_reason():
+    """Its phases alone say nothing of the whole."""
+    one = Told()
+    one.serve(*rag())
+    spans = one.document["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    document = {"resourceSpans": [{"scopeSpans": [{"spans": spans[:-1]}]}]}
+
+    with pytest.raises(TraceError, match="not the root span"):
+        stories(document)
+
+
+def test_an_app_and_its_engine_are_told_apart():
+    """Two ledgers of one trace: the outer first, the inner with its own numbers."""
+    one = Told()
+    one.serve(*rag())
+    document = json.loads(json.dumps(one.document))
+    scope = document["resourceSpans"][0]["scopeSpans"][0]
+    root = scope["spans"][-1]
+    inner = {
+        **root,
+        "spanId": "00000000000000aa",
+        "parentSpanId": root["spanId"],
+        "startTimeUnixNano": str(int(root["startTimeUnixNano"]) + MS),
+    }
+    scope["spans"].append(inner)
+
+    [[outer, engine]] = stories(document)
+    assert (outer.root.span_id, engine.root.span_id) == (root["spanId"], inner["spanId"])
+    assert engine.root.span_id in {span.span_id for span in outer.spans}
