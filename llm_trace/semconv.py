@@ -143,6 +143,7 @@ UPSTREAM_FAILURES: Final = "llm_trace.upstream.failures"
 UPSTREAM_RETRY: Final = "llm_trace.upstream.retry"
 UPSTREAM_PREFIX: Final = "llm_trace.upstream.phase."
 RETRIEVAL_DOCUMENTS: Final = "llm_trace.retrieval.documents"
+RETRIEVAL_TOKENS: Final = "llm_trace.retrieval.tokens"
 REASON: Final = "llm_trace.reason"
 
 VERDICT: Final = "llm_trace.verdict"

@@ -26,12 +26,18 @@ QUIET_PATHS: Final = (
     *("*/v1/models", "/api/tags", "/api/version"),
 )
 
+RETRIEVAL_STORES: Final = (
+    *("qdrant", "milvus", "pinecone", "weaviate", "chroma", "chromadb", "lancedb", "marqo"),
+    *("vespa", "turbopuffer", "elasticsearch", "opensearch", "redis", "valkey", "mongodb"),
+    *("postgresql", "mysql", "mariadb", "sqlite", "cassandra", "neo4j", "clickhouse"),
+)
+
 _SERVICE_LINK: Final = re.compile(
     r"(?:\w+_)?(?:SERVICE_HOST=|SERVICE_PORT\w*=|PORT_\d+_(?:TCP|UDP|SCTP)\w*=|PORT=\w+://).*"
 )
 """What Kubernetes sets in every pod for a Service whose name begins with `llm-trace`."""
 
-_EMPTY_SAYS: Final = frozenset({"metrics_path", "quiet_paths"})
+_EMPTY_SAYS: Final = frozenset({"metrics_path", "quiet_paths", "retrieval_stores"})
 """Settings for which empty means none at all; an empty variable of any other counts as unset."""
 
 CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -183,6 +189,12 @@ class Settings:
         "Seconds to the first token, or to the end without one, from which a request is logged "
         "with its verdict, at most one a second. None: none is.",
     )
+    retrieval_stores: tuple[str, ...] = _setting(
+        RETRIEVAL_STORES,
+        _names,
+        "Database systems (`db.system.name`) whose client spans count as retrieval: searches in "
+        "vector stores, and in general ones those that show a vector or full-text search.",
+    )
     max_edge_seconds: float = _setting(
         60.0,
         _decimal,
@@ -221,7 +233,8 @@ class Settings:
             value = getattr(self, name)
             shown = HIDDEN if name in SECRETS else repr(value)
             _check(f"setting {name}={shown}", name, value)
-        for name in ("served_models", "phases", "quiet_paths", "upstream_urls"):
+        lists = ("served_models", "phases", "quiet_paths", "upstream_urls", "retrieval_stores")
+        for name in lists:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "routes", dict(self.routes))
 
@@ -333,6 +346,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         lambda v: v is None or _is_number(v, MAX_TIMEOUT),
         f"use seconds above 0, up to {MAX_TIMEOUT}",
     ),
+    "retrieval_stores": (_is_names, "use a list of database systems"),
     "max_edge_seconds": (
         lambda v: _is_number(v, MAX_TIMEOUT) or (v == 0 and not isinstance(v, bool)),
         f"use seconds, 0 to {MAX_TIMEOUT}",

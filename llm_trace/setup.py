@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
 
     from llm_trace.asgi.types import ASGIApp
     from llm_trace.core.record import RequestRecord
+    from llm_trace.observers.retrievals import Retrievals
     from llm_trace.observers.sink import SpanSink
 
 App = TypeVar("App", bound="Starlette")
 T = TypeVar("T")
 
 MAX_WRAPPERS: Final = 4
+
+_HEARD: Final = "_llm_trace_heard"
 
 _MARK: Final = "_llm_trace_instrumented"
 
@@ -89,7 +93,8 @@ def _compose(settings: Settings) -> Dispatch:
 
         service = os.environ.get("OTEL_SERVICE_NAME", "")
         observers.append(FlightRecorder(settings.flight_recorder, spans, service))
-    dispatch = Dispatch(OtelTracer(find_sink), observers, flush, recorder.lagged)
+    tracer = OtelTracer(_hearing(find_sink, settings.retrieval_stores))
+    dispatch = Dispatch(tracer, observers, flush, recorder.lagged)
     accumulators.watch(dispatch)
     return dispatch
 
@@ -154,11 +159,48 @@ def _sink_of(provider: object) -> SpanSink | None:
 
 def _global_sink() -> SpanSink | None:
     """The app's own provider as a sink, whenever it is set; None until then."""
+    provider = _apps_provider()
+    return None if provider is None else _sink_of(provider)
+
+
+def _apps_provider() -> object | None:
+    """What the app has set as its provider by now, a proxy included; None without any SDK."""
     if "opentelemetry.sdk.trace" not in sys.modules:
         return None
     from opentelemetry.trace import get_tracer_provider  # noqa: PLC0415
 
-    return _sink_of(_unwrapped(get_tracer_provider()))
+    return _unwrapped(get_tracer_provider())
+
+
+def _hearing(
+    find_sink: Callable[[], SpanSink | None], stores: tuple[str, ...]
+) -> Callable[[], SpanSink | None]:
+    """`find_sink`, and with it an ear on the app's provider, whenever it is set: for retrievals."""
+    from llm_trace.observers.retrievals import Retrievals  # noqa: PLC0415 - lazy, as above
+
+    retrievals = Retrievals(stores)
+    last: object | None = None
+
+    def find() -> SpanSink | None:
+        nonlocal last
+        provider = _apps_provider()
+        if provider is not last:
+            last = provider
+            _hear(provider, retrievals)
+        return find_sink()
+
+    return find
+
+
+def _hear(provider: object, retrievals: Retrievals) -> None:
+    """Let `provider` tell of its spans; once, however many apps of the process are traced."""
+    if provider is None or getattr(provider, _HEARD, False):
+        return
+    from llm_trace.observers.providers import listen  # noqa: PLC0415 - the SDK is there by now
+
+    listen(provider, retrievals.started, retrievals.ended)
+    with suppress(AttributeError):  # a proxy may be slotted, and is no SDK provider
+        setattr(provider, _HEARD, True)
 
 
 def _unwrapped(provider: Any) -> object:

@@ -30,6 +30,7 @@ GOOD = {
     "model_config": ("./model", "./model"),
     "tensor_parallel": ("8", 8),
     "slow_ttft": ("2.5", 2.5),
+    "retrieval_stores": ("qdrant, my_store", ("qdrant", "my_store")),
     "max_edge_seconds": ("0", 0.0),
     "flight_recorder": ("50", 50),
     "flight_recorder_path": ("/flights", "/flights"),
@@ -62,6 +63,7 @@ BAD = {
     "model_config": [" ", 5],
     "tensor_parallel": [0, -1, 1.5, "2", None, True],
     "slow_ttft": [0, -1, "2", float("nan"), True, 3601],
+    "retrieval_stores": ["qdrant", 5, [""], [5], None],
     "max_edge_seconds": [-1, "5", None, False, float("inf"), float("nan"), 3601],
     "flight_recorder": [-1, 0.5, "5", None, True, 10_001],
     "flight_recorder_path": ["flights", "", None],
@@ -163,8 +165,8 @@ def test_a_bad_variable_is_explained(name):
 @pytest.mark.parametrize("text", ["", "  "])
 @pytest.mark.parametrize("name", NAMES)
 def test_an_empty_variable_is_unset(name, text):
-    """As everywhere in OpenTelemetry, but for the two settings of which none is a choice."""
-    none = {"metrics_path": "", "quiet_paths": ()}
+    """As everywhere in OpenTelemetry, but for the settings of which none is a choice."""
+    none = {"metrics_path": "", "quiet_paths": (), "retrieval_stores": ()}
 
     settings = Settings.from_env({f"LLM_TRACE_{name.upper()}": text})
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class Interval:
-    """One entry into `phase()` or `retrieval()`; stamps in monotonic ns."""
+    """One entry into `phase()` or `retrieval()`, or a retrieval that another instrumentation saw.
+
+    Stamps in monotonic ns. The latter has a span of its own already: its `span_id` is 0.
+    """
 
     __slots__ = ("attributes", "end", "error_type", "parent_span_id", "phase", "span_id", "start")
 

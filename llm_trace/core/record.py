@@ -20,7 +20,10 @@ Attributes = Mapping[str, object]
 
 
 class IntervalRecord(NamedTuple):
-    """A closed interval of app time: becomes one child span, which may overlap others."""
+    """A closed interval of app time: becomes one child span, which may overlap others.
+
+    With the span id 0 it is the span of another instrumentation, which exports it by itself.
+    """
 
     phase: str
     """`retrieval`, `model_load`, or the app's own name."""

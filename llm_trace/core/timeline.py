@@ -163,6 +163,21 @@ class Timeline:
             interval.end = end
             self.intervals.append(interval)
 
+    def keep_interval(self, interval: Interval) -> None:
+        """Keep what another instrumentation saw; of the room, the app's own words have the half.
+
+        It stands before what the app says, which therefore wins where both claim the same time.
+        """
+        theirs = sum(not each.span_id for each in self.intervals)
+        if self._has_room("retrieval", theirs < MAX_CLAIMS // 2):
+            self.intervals.insert(0, interval)
+
+    def span_ids(self) -> set[int]:
+        """The spans of ours that others may have as their parents."""
+        ids = {interval.span_id for interval in self.intervals}
+        ids |= {call.span_id for call in self.calls}
+        return ids if self.identity is None else ids | {self.identity.span_id}
+
     def close_interval(self, interval: Interval, error: BaseException | None = None) -> None:
         """End an interval; the end of the request has already ended those still open."""
         if interval.end or self.closed:

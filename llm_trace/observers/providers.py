@@ -30,7 +30,7 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import (
@@ -111,6 +111,26 @@ def sink_of(provider: Any) -> ProviderSink | None:
     if not all(hasattr(provider, part) for part in parts):
         return None
     return None if _ENGINES_OWN in provider.resource.attributes else ProviderSink(provider)
+
+
+class _Listener(SpanProcessor):
+    """Tells of spans as they start and end."""
+
+    def __init__(self, started: Callable[[Any], None], ended: Callable[[Any], None]) -> None:
+        self._started = started
+        self._ended = ended
+
+    def on_start(self, span: Any, parent_context: Context | None = None) -> None:  # noqa: ARG002
+        self._started(span)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._ended(span)
+
+
+def listen(provider: Any, started: Callable[[Any], None], ended: Callable[[Any], None]) -> None:
+    """Hear of every span that `provider` records, from now on; of no SDK provider, nothing."""
+    if hasattr(provider, "add_span_processor"):
+        provider.add_span_processor(_Listener(started, ended))
 
 
 class _Queued:

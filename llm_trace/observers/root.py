@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from llm_trace import semconv as s
 from llm_trace.core.record import CallRecord, RequestRecord
+from llm_trace.observers.retrieved import brought
 from llm_trace.observers.values import Value, clean_all, seconds
 
 Pairs = Iterator[tuple[str, object]]
@@ -92,6 +93,9 @@ def _ledger(record: RequestRecord) -> Measured:
         yield s.DECODE_MAX_GAP, record.gaps.longest / 1e9
     yield s.PREFILL_WASTED_TOKENS, record.wasted_tokens
     yield from _delivery(record)
+    if record.intervals:
+        yield s.RETRIEVAL_DOCUMENTS, brought(record, "documents")
+        yield s.RETRIEVAL_TOKENS, brought(record, "tokens")
     if record.visible is not None:
         yield from _engine(record.visible)
 

@@ -42,6 +42,7 @@ _OF_THE_CALL: Final = frozenset({s.NETWORK, s.QUEUE_WAIT, s.PREFILL})
 _ALIASES: Final[Mapping[str, str]] = {
     "data_source": s.DATA_SOURCE_ID,
     "documents": s.RETRIEVAL_DOCUMENTS,
+    "tokens": s.RETRIEVAL_TOKENS,
     "top_k": s.RETRIEVAL_TOP_K,
 }
 
@@ -90,7 +91,8 @@ class SpanObserver:
                 if segment.phase in SOURCES:
                     yield self._phase(family, record, segment)
         for interval in record.intervals:
-            yield self._interval(family, interval)
+            if interval.span_id:  # others are other people's spans
+                yield self._interval(family, interval)
         for call in record.calls:
             if call.span_id:
                 yield self._call(family, record, call)

@@ -289,6 +289,7 @@ def test_a_rag_request_is_a_span_for_each_wait(trace):
                         "llm_trace.ttft.first_token": 0.002,
                         "llm_trace.unattributed": 0.0,
                         "llm_trace.decode.max_gap": 0.01,
+                        "llm_trace.retrieval.documents": 4,
                         "gen_ai.latency.e2e": 0.114,
                         "gen_ai.latency.time_in_queue": 0.03,
                         "gen_ai.latency.time_in_model_prefill": 0.04,
@@ -430,6 +431,7 @@ def test_a_request_cancelled_in_prefill_ends_there(trace):
                         "llm_trace.start_state": "unknown",
                         "llm_trace.phase.source": "app",
                         "llm_trace.unattributed": 0.0,
+                        "llm_trace.retrieval.documents": 4,
                     },
                 },
             ]
