@@ -45,6 +45,14 @@ class Watcher(Protocol):
         """The server's `send` says that nobody listens."""
 
 
+def snapshot(message: Message) -> Message:
+    """`message` as the app sent it: middlewares outside of us may write into the very object."""
+    headers = message.get("headers")
+    if type(headers) is list:
+        return {**message, "headers": tuple(headers)}
+    return {**message}
+
+
 def watched(  # noqa: C901, PLR0915 - one path, laid out for cost
     send: Send, now: Callable[[], int], watcher: Watcher, gaps: GapCounter
 ) -> tuple[Send, Arm, Callable[[], None]]:
@@ -81,20 +89,20 @@ def watched(  # noqa: C901, PLR0915 - one path, laid out for cost
             detector.facts.token_events += count - told  # by which it knows how its shape served
             told = count
 
-    def read(message: Message, at: int) -> None:
+    def read(message: Message, body: bytes, more: object, at: int) -> None:
         """A message that is not usual at sight; it may carry a token of the usual kind yet."""
         nonlocal head, tail, last
         if detector is None:
             watcher.watch(message, at)
             return
         settle()
-        seen = detector.feed(message.get("body", b""))
+        seen = detector.feed(body)
         head, tail = _NOTHING if detector.held else detector.usual  # perhaps learned afresh
-        if seen == usual and message.get("more_body"):
+        if seen == usual and more:
             place(at - last)
             last = at
         else:
-            watcher.unusual(message, at, seen)
+            watcher.unusual({**message, "more_body": more}, at, seen)
 
     def place(gap: int) -> None:
         """A gap that is not of the last one's bucket, or the longest yet."""
@@ -106,6 +114,9 @@ def watched(  # noqa: C901, PLR0915 - one path, laid out for cost
 
     async def watched_send(message: Message) -> None:  # noqa: C901 - see above
         nonlocal last, count, placed
+        body = message.get("body", b"")  # before others change it: a compressor outside of us does
+        more = message.get("more_body")
+        shown = message if detector is not None else snapshot(message)
         try:
             awaitable: Any = send(message)
             try:
@@ -124,8 +135,7 @@ def watched(  # noqa: C901, PLR0915 - one path, laid out for cost
             raise
         at = now()
         try:
-            body = message.get("body")
-            if type(body) is bytes and message.get("more_body"):
+            if type(body) is bytes and more:
                 opened = body.removeprefix(head)  # the body itself, where it begins otherwise
                 content = opened.removesuffix(tail)  # likewise
                 if content is not opened and opened is not body and content:  # noqa: SIM102
@@ -137,7 +147,7 @@ def watched(  # noqa: C901, PLR0915 - one path, laid out for cost
                             placed += 1
                             place(gap)
                         return
-            read(message, at)
+            read(shown, body, more, at)
         except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
             faults.contain("send", error)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from llm_trace import semconv as s
+from llm_trace.asgi.chunks import snapshot
 from llm_trace.asgi.sse.facts import as_dict, as_list
 from llm_trace.asgi.sse.framing import fields_of
 from llm_trace.asgi.types import Message, Send
@@ -58,9 +59,10 @@ class ContentCopy:
 
     async def send(self, message: Message) -> None:
         """Pass `message` on, and keep what it says."""
+        shown = snapshot(message)
         await self._send(message)
         try:
-            self._keep(message)
+            self._keep(shown)
         except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
             faults.contain("content", error)
 

@@ -8,6 +8,7 @@ import logging
 import random
 from bisect import bisect_left
 from collections import Counter
+from copy import deepcopy
 
 import pytest
 from inline_snapshot import snapshot
@@ -389,6 +390,37 @@ def test_a_compressed_document_is_not_read(serve):
     record = serve(start, response_body(packed), body=b"{}")
 
     assert snapshot({"outcome": "ok", "status": 200, "last": "admission"}) == record
+
+
+def overwriting(app):
+    """A layer outside of us that writes into the messages that we passed on, as compressors do."""
+
+    async def overwrite(scope, receive, send):
+        async def overwritten(message):
+            await send(dict(message))
+            if message["type"] == "http.response.start":
+                message["headers"].append((b"content-encoding", b"gzip"))
+            else:
+                message.update(body=b"\x1f\x8b", more_body=True)
+
+        await app(scope, receive, overwritten)
+
+    return overwrite
+
+
+def test_what_a_layer_outside_makes_of_a_message_is_not_what_the_app_sent():
+    """A compressor writes into the very objects; tokens and the end are seen all the same."""
+    clock, recorder = FakeClock(), Recorder()
+    steps = (STREAM, delta(content="a"), MS, delta(content="b"), MS, STOP, END)
+    app = scripted(clock, *deepcopy(steps))
+    server = Server(b'{"stream": true}')
+
+    traced = overwriting(watched(app, recorder, clock=clock))
+    asyncio.run(traced(http_scope(), server.receive, server.send))
+
+    record = recorder.record
+    assert ("ok", 0, MS) == (record.outcome, record.ttft, record.gaps.total)
+    assert record.tokens_observable
 
 
 def test_identity_is_no_encoding(serve):
