@@ -78,7 +78,7 @@ class Attempt:
         "_owned",
         "_seen",
         "_sieve",
-        "_watch",
+        "_usual",
         "call",
     )
 
@@ -91,6 +91,7 @@ class Attempt:
         self._now = call.timeline.clock.monotonic_ns
         self._ending = Ending(handed_off=True)
         self._seen = self._first_chunk = 0
+        self._usual = -1  # which no chunk can be
         self._sieve: Sieve | None = None
         self._detector: TokenDetector | None = None
         self._json: BodyCopy | None = None
@@ -173,33 +174,36 @@ class Attempt:
             self._told(told)
 
     def read(self, data: bytes) -> bytes:
-        """The bytes for the app of those that the client has read; b"" while none are sure."""
-        if self._sieve is None:
-            self._watch_contained(data)
-            return data
-        data = self._sieve.feed(data)
-        if self._sieve.found:
-            self._read_lines(self._sieve)
-        if data:
-            self._watch_contained(data)
-        return data
+        """The bytes for the app of those that the client has read; b"" while none are sure.
 
-    def _watch_contained(self, data: bytes) -> None:
+        Every chunk of every stream comes through here: one more token of the same kind costs a
+        clock read and the detector's comparison.
+        """
+        sieve = self._sieve
+        if sieve is not None:
+            data = sieve.feed(data)
+            if sieve.found:
+                self._read_lines(sieve)
+            if not data:
+                return data
         try:
-            self._watch_body(data)
+            at = self._now()
+            if self._detector is not None:
+                seen = self._detector.feed(data)
+                if seen == self._usual:
+                    self.call.last_token = at
+                else:
+                    self._saw(seen, at)
+            elif self._json is not None:
+                self._json.feed(data)
         except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
             faults.contain("upstream", error)
-
-    def _watch_body(self, data: bytes) -> None:
-        at = self._now()
-        self._first_chunk = self._first_chunk or at
-        if self._detector is not None:
-            self._saw(self._detector.feed(data), at)
-        elif self._json is not None:
-            self._json.feed(data)
+        return data
 
     def _saw(self, seen: int, at: int) -> None:
+        """A chunk that is not one more token of the kind that came last."""
         self._seen |= seen
+        self._first_chunk = self._first_chunk or at
         if not seen & Seen.TOKEN:
             return
         call = self.call
@@ -207,6 +211,7 @@ class Attempt:
             call.last_token = at
         elif not call.timeline.closed:
             call.mark("first_token", at)
+            self._usual = seen
 
     @contained
     def _read_lines(self, sieve: Sieve) -> None:

@@ -23,9 +23,13 @@ class Sieve:
 
     def feed(self, data: bytes) -> bytes:
         """`data` and what was held, without the ledger's lines; b"" while nothing is sure."""
-        if not self._held and MARK not in data and not self._may_begin(data):
-            self._at_line_start = data.endswith(b"\n") if data else self._at_line_start
-            return data
+        if not self._held and MARK not in data:
+            if data[-1:] == b"\n":  # as nearly every chunk of a stream does
+                self._at_line_start = True
+                return data
+            if not self._may_begin(data):
+                self._at_line_start = self._at_line_start and not data
+                return data
         return self._sift(self._held + data)
 
     def close(self) -> bytes:

@@ -69,6 +69,19 @@ class Traces:
         """The spans of one trace so far."""
         return [span for span in self.spans() if span.trace_id == trace_id]
 
+    def trace_with(self, trace_id, roots, *, within=20.0):
+        """The spans of a trace through several servers, once the roots of all are there."""
+
+        def whole():
+            spans = self.trace(trace_id)
+            return spans if sum(span.is_root for span in spans) >= roots else None
+
+        return eventually(
+            whole,
+            f"{roots} root spans of trace {trace_id} did not arrive",
+            within=within,
+        )
+
     def root(self, trace_id, *, within=20.0):
         """The root of a trace, once it is there; fails on a second one."""
         found = eventually(

@@ -653,3 +653,16 @@ def test_metrics_that_say_nothing_leave_the_engine_unsplit(metrics, module, cloc
 
     assert {s.ENGINE: 100 * US} == record.ttft_phases
     assert not faults.dropped
+
+
+def test_a_token_that_comes_in_pieces_is_there_when_it_is_whole(module, clock):
+    """Half an event is no token, neither the first nor the last."""
+    first, last = event("a"), event("b")
+    body = (4, first[:30], 6, first[30:] + last[:50], 5, last[50:], 3, STOP, DONE)
+    engine = Engine(clock, Answer(*body))
+
+    record, _ = serve(streamed_by("async", module, engine), clock)
+
+    (call,) = record.calls
+    assert (call.first_token - START, call.last_token - START) == (10, 15)
+    assert call.attributes[s.RESPONSE_TIME_TO_FIRST_CHUNK] == 4e-9
