@@ -290,7 +290,7 @@ class Attempt:
                 output_tokens=usage.output_tokens,
                 reasoning_tokens=usage.reasoning_tokens,
             )
-        if call.inside is None and _PREFILL in facts.metrics:
+        if call.inside is None and facts.metrics and _PREFILL in facts.metrics:
             call.inside = self._measured(facts.metrics)
         if facts.finish_reasons:
             call.finish_reason = facts.finish_reasons[0]

@@ -119,7 +119,6 @@ def test_a_question_that_is_rewritten_first(vllm, relay):
     ((app, engines, calls),) = trees(vllm, [answer], roots=3)
     ours = ttft_phases(app)
     assert [engine.parent_id for engine in engines] == [call.span_id for call in calls]
-    print(app, calls, engines, answer.body)
     assert [s.GENERATION, s.ENGINE] == [call.attributes[s.PHASE] for call in calls]
     first = (calls[0].end - calls[0].start) / 1e9
     assert ours[s.GENERATION] == pytest.approx(first, abs=US)

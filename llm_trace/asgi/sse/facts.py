@@ -79,7 +79,7 @@ class StreamFacts:
         self.error_type: str | None = None
         self.response_id: str | None = None
         self.response_model: str | None = None
-        self.metrics: dict[str, float] = {}
+        self.metrics: dict[str, float] | None = None
         self.token_events = 0
         self.malformed = 0
 

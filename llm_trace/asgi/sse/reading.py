@@ -83,10 +83,9 @@ class Reading:
     def metrics(self, reported: object) -> None:
         """Note vLLM's own times of the request."""
         source = as_dict(reported)
-        for name in METRICS if source else ():
-            ms = as_ms(source.get(name))
-            if ms is not None:
-                self.facts.metrics[name] = ms
+        known = {name: ms for name in METRICS if (ms := as_ms(source.get(name))) is not None}
+        if known:
+            self.facts.metrics = known
 
     def counts(self, usage: Usage) -> None:
         """Note `usage` unless it says nothing."""
