@@ -34,6 +34,7 @@ BAND: Final = label(s.TTFT_BAND)
 START_STATE: Final = label(s.START_STATE)
 REASON: Final = label(s.REASON)
 VERDICT: Final = label(s.VERDICT)
+TIER: Final = label(s.ENGINE_TIER)
 
 
 # --- selectors --------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards import dcgm, gpus, knobs
+from dashboards import colours, dcgm, gpus, knobs
 from dashboards import panels as p
 from dashboards import queries as q
 from llm_trace import semconv as s
@@ -36,6 +36,22 @@ def _retries() -> str:
 
 def _active(series: dcgm.Series, what: str) -> p.Query:
     return p.Query(gpus.shown(series), f"{gpus.NAMED} {what}")
+
+
+def _above_the_floor(title: str, description: str, ratio: s.Metric) -> p.Panel:
+    """Where the settings `device` and `model_config` are known, or vLLM tells them."""
+    median, tail = (
+        p.Query(q.quantile(at, ratio), f"p{at * 100:g}", exemplar=True) for at in (0.5, 0.95)
+    )
+    return p.lines(
+        title,
+        f"{description} Empty where the device or the model is not known; under 100 %, the "
+        "settings are wrong.",
+        p.SHARE,
+        median,
+        tail,
+        colours=colours.QUANTILES,
+    )
 
 
 IS_IT_THERE: Final = p.Row(
@@ -81,6 +97,25 @@ BESIDE: Final = p.Row(
             p.SHARE,
             _throttled("heat", dcgm.THERMAL_VIOLATION),
             _throttled("power", dcgm.POWER_VIOLATION),
+        ),
+    ),
+)
+
+FLOORS: Final = p.Row(
+    "How far from the roofline?",
+    (
+        _above_the_floor(
+            "Prefill over its floor",
+            "Prefill time over the least that the device could take for the tokens computed, an "
+            "estimate. Near 100 %, only fewer tokens or more compute help; far above, "
+            "others' work, small chunks or low clocks are in the way.",
+            s.PREFILL_RATIO,
+        ),
+        _above_the_floor(
+            "Decode step over its floor",
+            "Time per output token over the least that the memory's bandwidth allows, an estimate. "
+            "Near its floor decode is as fast as the device; far above, steps wait for something.",
+            s.DECODE_RATIO,
         ),
     ),
 )
@@ -202,7 +237,7 @@ BOARD: Final = p.Board(
     "LLM: GPU",
     "What the GPUs did while prefill took its time. Look at the queue before the clocks.",
     f"label_values({q.select(s.TTFT_OR_END, part='count')}, {q.MODEL})",
-    (IS_IT_THERE, BESIDE, WHY, ROOM, LINKS),
+    (IS_IT_THERE, BESIDE, FLOORS, WHY, ROOM, LINKS),
     (
         p.Choice("host", "Host", f"label_values({dcgm.CLOCK.name}, {dcgm.HOST})"),
         p.Choice(

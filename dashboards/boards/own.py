@@ -70,6 +70,20 @@ EVIDENCE: Final = p.Row(
             p.Query(_split(), "split"),
             width=8,
         ),
+        p.stack(
+            "Joined engines, by how much they tell",
+            "engine-events: every moment of vLLM's own; the others tell less. None: no engine in "
+            "this process, as in an app in front of one.",
+            p.COUNT,
+            p.Query(q.total(q.shown(s.ENGINE_INFO), q.TIER), "{{" + q.TIER + "}}"),
+        ),
+        p.lines(
+            "Engines on another clock",
+            "Joined engines whose stamps are of another host's clock: they were moved to ours, and "
+            "where a queue ends and prefill begins is less exact.",
+            p.COUNT,
+            p.Query(q.total(q.shown(s.ENGINE_FOREIGN_CLOCK), "instance"), "{{instance}}"),
+        ),
         p.lines(
             "Requests recorded",
             "Finished requests a second that llm_trace recorded, by scrape target.",

@@ -128,13 +128,23 @@ WHICH_WAIT: Final = p.Row(
             "Requests in flight, by the phase that each is in.",
             p.COUNT,
             ph.asked(q.total(q.shown(s.REQUESTS_ACTIVE), q.PHASE)),
+            width=8,
             colours=colours.PHASES,
+        )._replace(height=p.TALLER),
+        p.lines(
+            "Oldest waiting request",
+            "Age of the oldest request that an engine has and has not begun, by scrape target. It "
+            "climbs while a queue stands still, before any quantile of finished requests does.",
+            p.SECONDS,
+            p.Query(q.greatest(q.shown(s.ENGINE_OLDEST_WAITING), "instance"), "{{instance}}"),
+            width=8,
         )._replace(height=p.TALLER),
         p.lines(
             "p95 of each phase",
             "The 95th percentile of the time spent in each phase. These do not add up.",
             p.SECONDS,
             ph.asked(q.quantile(0.95, s.PHASE_DURATION, q.PHASE), exemplar=True),
+            width=8,
             colours=colours.PHASES,
         )._replace(height=p.TALLER),
     ),
@@ -229,7 +239,6 @@ WHO_GAVE_UP: Final = p.Row(
             "Finished requests a second by how they ended.",
             p.REQUESTS_PER_SECOND,
             p.Query(q.total(q.rate(q.shown(s.REQUESTS)), q.OUTCOME), "{{" + q.OUTCOME + "}}"),
-            width=8,
             colours=colours.OUTCOMES,
         ),
         p.stack(
@@ -240,7 +249,6 @@ WHO_GAVE_UP: Final = p.Row(
                 q.total(q.rate(q.shown(s.REQUESTS, q.equal(q.OUTCOME, "cancelled"))), q.LAST_PHASE),
                 "{{" + q.LAST_PHASE + "}}",
             ),
-            width=8,
             colours=colours.PHASES,
         ),
         p.lines(
@@ -250,7 +258,13 @@ WHO_GAVE_UP: Final = p.Row(
             p.SECONDS,
             p.Query(q.quantile(0.95, s.TIME_TO_FIRST_TOKEN), "survivors", exemplar=True),
             p.Query(q.quantile(0.95, s.TTFT_OR_END), "everybody", exemplar=True),
-            width=8,
+        ),
+        p.lines(
+            "Prompt tokens computed for nobody",
+            "Prompt tokens a second that the engine computed for requests that ended without a "
+            "token: work that gave up clients leave behind, while others wait.",
+            p.PER_SECOND,
+            p.Query(q.or_zero(_tokens(s.USAGE_WASTED), _tokens(s.USAGE_INPUT)), "tokens"),
         ),
     ),
 )

@@ -148,15 +148,15 @@ class Durations:
         traced = zip(cells, column, marks, strict=True)
         latest = {cell: (value, mark) for cell, value, mark in traced if mark is not None}
         for cell, (value, mark) in latest.items():
-            self._buckets[cell].set_exemplar(Exemplar(_ids(mark), value / 1e9, mark[1] / 1e9))
+            self._buckets[cell].set_exemplar(Exemplar(ids(mark[0]), value / 1e9, mark[1] / 1e9))
 
     def _add_publicly(self, column: Sequence[float], marks: Sequence[Mark]) -> None:
         for value, mark in zip(column, marks, strict=True):
-            self._histogram.observe(value / 1e9, _ids(mark) if mark else None)
+            self._histogram.observe(value / 1e9, ids(mark[0]) if mark else None)
 
 
-def _ids(mark: tuple[TraceIdentity, int]) -> dict[str, str]:
-    identity, _ = mark
+def ids(identity: TraceIdentity) -> dict[str, str]:
+    """The labels of an exemplar that leads to this trace."""
     return {"trace_id": f"{identity.trace_id:032x}", "span_id": f"{identity.span_id:016x}"}
 
 

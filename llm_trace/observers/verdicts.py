@@ -10,6 +10,7 @@ from llm_trace import semconv as s
 from llm_trace.core.record import RequestRecord
 from llm_trace.core.verdict import Judge
 from llm_trace.observers.metrics import Instruments
+from llm_trace.observers.samples import ids
 
 Base = tuple[str, str, str]
 
@@ -44,7 +45,7 @@ class VerdictObserver:
             (s.DECODE_RATIO, verdict.ratios.decode),
         ):
             if ratio is not None:
-                self._child(metric, *base).observe(ratio)
+                self._child(metric, *base).observe(ratio, _exemplar(record))
 
     def _child(self, metric: s.Metric, *labels: str) -> Any:
         key = (metric.name, labels)
@@ -52,3 +53,8 @@ class VerdictObserver:
         if child is None:
             child = self._children[key] = self._instruments.child(metric, labels)
         return child
+
+
+def _exemplar(record: RequestRecord) -> dict[str, str] | None:
+    identity = record.identity
+    return ids(identity) if identity is not None and identity.sampled else None

@@ -33,6 +33,8 @@ HOT_GPU = ("gpu-node-2", "0")
 FOUR = (s.RETRIEVAL, s.QUEUE_WAIT, s.PREFILL, s.DECODE)
 PARKED = {"calm": (1, 0, 1, 4), "hot": (1, 1, 2, 5), "full": (1, 7, 1, 8)}
 """Requests in flight when a page is read: in retrieval, queue_wait, prefill, decode."""
+WAITED = {"calm": 15, "hot": 120, "full": 1_900}
+"""For how long they have been where they are, in ms."""
 
 _SERIES = re.compile(r"([\w:]+)\{(.*)\} (\S+)$")
 
@@ -49,7 +51,7 @@ def told():
         waiting = [n + dice.choice((0, 0, 1)) if n else 0 for n in PARKED[mood]]
         process.serve(requests)
         parked = [Parked(where) for where, n in zip(FOUR, waiting, strict=True) for _ in range(n)]
-        pages["app"].append(process.page_amid(parked))
+        pages["app"].append(process.page_amid(parked, _about(dice, WAITED[mood])))
         pages["vllm"].append(engine.page(requests, *waiting[1:]))
         pages["dcgm"].append(_gpus(dice, number, mood))
     return pages, traces.roots

@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
+from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry
 
 import llm_trace
 from llm_trace.asgi.middleware import LedgerMiddleware
+from llm_trace.core import engines
 from llm_trace.core.dispatch import Dispatch
 from llm_trace.core.expected import Curve, Expected
 from llm_trace.core.tracer import NO_TRACER
 from llm_trace.diagnosis.known import Bench
+from llm_trace.observers import metrics
 from llm_trace.observers.exposition import page
 from llm_trace.observers.metrics import instruments
 from llm_trace.observers.recorder import MetricsObserver
@@ -166,6 +169,13 @@ class Parked:
         return serve
 
 
+class Joined:
+    """What a join with vLLM says of itself."""
+
+    tier = "engine-events"
+    clock_is_foreign = False
+
+
 class Served:
     """The app's process: what it has served so far is on its page."""
 
@@ -177,6 +187,8 @@ class Served:
         self.observer = MetricsObserver(samples, expect=BENCHMARK.of)
         self.verdicts = VerdictObserver(samples, JUDGE, self.observer.base)
         self.clock = FakeClock()
+        self.engine = Joined()
+        engines.joined.add(self.engine)
 
     def serve(self, requests):
         """Serve `requests`, one after the other."""
@@ -191,13 +203,14 @@ class Served:
 
     def page(self):
         """The OpenMetrics page."""
-        return page(OPENMETRICS, self.registry)[0].decode()
+        with patch.object(metrics, "SYSTEM", self.clock.clock):
+            return page(OPENMETRICS, self.registry)[0].decode()
 
-    def page_amid(self, parked):
-        """The OpenMetrics page while the requests `parked` are in flight."""
-        return asyncio.run(self._amid(parked)) if parked else self.page()
+    def page_amid(self, parked, waited=0):
+        """The OpenMetrics page while the requests `parked` are in flight, for so many ms."""
+        return asyncio.run(self._amid(parked, waited)) if parked else self.page()
 
-    async def _amid(self, parked):
+    async def _amid(self, parked, waited):
         there, read = asyncio.Semaphore(0), asyncio.Event()
         dispatch = Dispatch(NO_TRACER, ())
         instruments(self.registry).watch(dispatch)
@@ -205,6 +218,7 @@ class Served:
         running = asyncio.gather(*(self._call(one, dispatch) for one in apps))
         for _ in parked:
             await there.acquire()
+        self.clock.advance(waited * MS)
         text = self.page()
         read.set()
         await running

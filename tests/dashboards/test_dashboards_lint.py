@@ -243,12 +243,12 @@ def test_a_quantile_shows_sample_traces(query):
 
 @each_query
 def test_seconds_are_shown_as_seconds_and_shares_as_percent(query):
-    """A quantile of seconds has the unit s; a gauge of a share is never summed."""
+    """A quantile has the unit of what was sampled; a gauge of a share is never summed."""
     unit = query.panel["fieldConfig"]["defaults"]["unit"]
     expr = query.target["expr"]
 
     if "histogram_quantile" in expr:
-        assert "s" == unit
+        assert ("percentunit" if "_ratio_bucket" in expr else "s") == unit
     if "_perc" in expr:
         assert "percentunit" == unit
         assert "sum" not in expr

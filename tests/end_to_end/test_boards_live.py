@@ -23,8 +23,10 @@ from board_files import QUERIES, rules  # noqa: E402
 
 pytestmark = [pytest.mark.services, pytest.mark.vllm]
 
-SPECULATES = "Speculative tokens accepted"
+SPECULATES = {"Speculative tokens accepted"}
 """The panel of an engine that speculates, which this one does not."""
+FLOORS = {"Prefill over its floor", "Decode step over its floor"}
+"""Panels that need a device of the roofline's table."""
 NEEDS_A_GPU = {
     *("GPUs seen", "SM clock", "Throttled", "Temperature", "Power", "Something ran"),
     *("Bound by compute or by memory?", "Engine active", "Memory used", "Memory free"),
@@ -72,7 +74,7 @@ async def _burst(port, bodies):
 
 def test_every_expression_has_data_of_a_real_run(real_run):
     """Each query of each panel and recording rule gives finite samples on what was scraped live."""
-    here = [q for q in QUERIES if q.panel["title"] not in {*NEEDS_A_GPU, SPECULATES}]
+    here = [q for q in QUERIES if q.panel["title"] not in {*NEEDS_A_GPU, *SPECULATES, *FLOORS}]
     exprs = {str(query): filled(query.target["expr"]) for query in here}
     exprs |= {rule["record"]: rule["expr"] for rule in rules("rules.yaml")}
     found = {name: real_run.ask(expr) for name, expr in exprs.items()}
@@ -85,14 +87,15 @@ def test_every_expression_has_data_of_a_real_run(real_run):
     ]
 
 
-def test_only_what_reads_the_exporter_of_gpus_is_not_asked_here():
-    """The exceptions are exactly the panels that read the exporter of GPUs, or speculation."""
+def test_what_is_not_asked_here_is_listed():
+    """The exceptions are exactly the panels that read the exporter of GPUs, and two kinds more."""
+    exceptions = {"DCGM_": NEEDS_A_GPU, "vllm:spec_decode_": SPECULATES, "_floor_ratio": FLOORS}
     reading = {
         series: {q.panel["title"] for q in QUERIES if series in q.target["expr"]}
-        for series in ("DCGM_", "vllm:spec_decode_")
+        for series in exceptions
     }
 
-    assert {"DCGM_": NEEDS_A_GPU, "vllm:spec_decode_": {SPECULATES}} == reading
+    assert exceptions == reading
 
 
 def test_every_alert_can_be_asked_of_a_real_run(real_run):

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 
 from llm_trace import semconv as s
 from llm_trace.core.identity import TraceIdentity
@@ -78,6 +79,7 @@ def test_ratios_are_sampled_where_they_are_known(registry):
     VerdictObserver(instruments(registry), lambda _: said, lambda _: BASE).observe(Finished())
 
     assert count(registry, "llm_trace_prefill_floor_ratio_sum") == 2.5
+    assert f'trace_id="{0xABC:032x}"' in openmetrics(registry).decode()
     assert count(registry, "llm_trace_decode_floor_ratio_count") is None
 
 
