@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from llm_trace.asgi.lifespan import refusing
 from llm_trace.asgi.middleware import LedgerMiddleware
+from llm_trace.core import faults
 from llm_trace.core.dispatch import Dispatch, Observer
 from llm_trace.errors import LlmTraceError, SettingsError
 from llm_trace.settings import Settings
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
 
     from llm_trace.asgi.types import ASGIApp
     from llm_trace.core.record import RequestRecord
+    from llm_trace.core.verdict import Judge
+    from llm_trace.observers.exports import Exports
     from llm_trace.observers.retrievals import Retrievals
     from llm_trace.observers.sink import SpanSink
 
 App = TypeVar("App", bound="Starlette")
 T = TypeVar("T")
+Expect: TypeAlias = "Callable[[RequestRecord], float | None]"
 
 MAX_WRAPPERS: Final = 4
 
@@ -59,31 +63,21 @@ def compose(settings: Settings) -> Dispatch:
 
 def _compose(settings: Settings) -> Dispatch:
     from llm_trace.diagnosis.known import Bench  # noqa: PLC0415 - lazy: import stays quick
-    from llm_trace.observers.metrics import instruments  # noqa: PLC0415
-    from llm_trace.observers.recorder import MetricsObserver  # noqa: PLC0415
     from llm_trace.observers.spans import SpanObserver  # noqa: PLC0415
     from llm_trace.observers.tracer import OtelTracer  # noqa: PLC0415
-    from llm_trace.observers.verdicts import VerdictObserver  # noqa: PLC0415
 
     judge = _settled(Bench, settings)
-    accumulators = instruments()
     expect = _expectation(settings.benchmark)
-    find_sink, flush = _exports(settings, accumulators.collect)
-    recorder = MetricsObserver(
-        accumulators,
-        served_models=tuple(settings.served_models),
-        phases=tuple(settings.phases),
-        expect=expect,
-    )
+    metrics = _metrics(settings, expect, judge)
+    exports = _exports(settings, metrics.collect)
     spans = SpanObserver(
-        find_sink,
+        exports.sink,
         limit=settings.max_attribute_bytes,
         latency=settings.latency_attributes,
         expect=expect,
         judge=judge,
     )
-    verdicts = VerdictObserver(accumulators, judge, recorder.base)
-    observers: list[Observer] = [spans, recorder, verdicts]
+    observers: list[Observer] = [spans, *metrics.observers]
     if settings.slow_ttft is not None:
         from llm_trace.observers.slow_log import SlowLog  # noqa: PLC0415
 
@@ -93,13 +87,57 @@ def _compose(settings: Settings) -> Dispatch:
 
         service = os.environ.get("OTEL_SERVICE_NAME", "")
         observers.append(FlightRecorder(settings.flight_recorder, spans, service))
-    tracer = OtelTracer(_hearing(find_sink, settings.retrieval_stores))
-    dispatch = Dispatch(tracer, observers, flush, recorder.lagged)
-    accumulators.watch(dispatch)
+
+    def start() -> None:
+        exports.start()
+        metrics.start()
+
+    tracer = OtelTracer(_hearing(exports.sink, settings.retrieval_stores))
+    dispatch = Dispatch(tracer, observers, exports.flush, metrics.on_lag, start)
+    metrics.watch(dispatch)
     return dispatch
 
 
-def _expectation(benchmark: str | None) -> Callable[[RequestRecord], float | None] | None:
+class _Metrics(NamedTuple):
+    """What keeps the numbers; by default nothing does."""
+
+    observers: Sequence[Observer] = ()
+    collect: Callable[[], Iterable[Any]] = tuple
+    on_lag: Callable[[int], None] | None = None
+    watch: Callable[[Dispatch], None] = lambda _dispatch: None
+    start: Callable[[], None] = lambda: None
+
+
+def _metrics(settings: Settings, expect: Expect | None, judge: Judge) -> _Metrics:
+    """The metrics of this process; none where prometheus_client would fail at each of them."""
+    from llm_trace.observers import workers  # noqa: PLC0415
+
+    if (fault := workers.fault()) is not None:
+        faults.log().warning("llm_trace: there is no page of metrics: %s", fault)
+    if workers.is_closed():
+        return _Metrics()
+    from llm_trace.observers.metrics import instruments  # noqa: PLC0415
+    from llm_trace.observers.recorder import MetricsObserver  # noqa: PLC0415
+    from llm_trace.observers.verdicts import VerdictObserver  # noqa: PLC0415
+
+    accumulators = instruments()
+    recorder = MetricsObserver(
+        accumulators,
+        served_models=tuple(settings.served_models),
+        phases=tuple(settings.phases),
+        expect=expect,
+    )
+    verdicts = VerdictObserver(accumulators, judge, recorder.base)
+    return _Metrics(
+        (recorder, verdicts),
+        accumulators.collect,
+        recorder.lagged,
+        accumulators.watch,
+        accumulators.start,
+    )
+
+
+def _expectation(benchmark: str | None) -> Expect | None:
     """What a benchmark lets us expect of a request; None without one."""
     if benchmark is None:
         return None
@@ -119,11 +157,10 @@ def _settled(make: Callable[[Settings], T], settings: Settings) -> T:
         raise SettingsError(f"settings device and model_config cannot be used: {fault}") from None
 
 
-def _exports(
-    settings: Settings, families: Callable[[], Iterable[Any]]
-) -> tuple[Callable[[], SpanSink | None], Callable[[], None]]:
-    """Where spans go, and how to flush; exporters are made only for endpoints that are set."""
+def _exports(settings: Settings, families: Callable[[], Iterable[Any]]) -> Exports:
+    """Where spans and metrics go; variables are checked now, exporters are made in each process."""
     from llm_trace.observers.endpoint import resolve  # noqa: PLC0415
+    from llm_trace.observers.exports import Exports, Made  # noqa: PLC0415
 
     given = {"endpoint": settings.otlp_endpoint, "protocol": settings.otlp_protocol}
     apps_own = settings.otlp_endpoint is None and _global_sink() is not None
@@ -133,17 +170,24 @@ def _exports(
     if metrics is not None and metrics.url in _exported_to:
         metrics = None
     if traces is None and metrics is None:
-        return _global_sink, _nothing
-    from llm_trace.observers.providers import Pipeline  # noqa: PLC0415 - the SDK, only where used
+        return Exports(lambda: Made(_global_sink, _nothing))
+    from llm_trace.observers.providers import Pipeline, load  # noqa: PLC0415 - only where used
 
-    pipeline = Pipeline(settings.shutdown_timeout)
+    for endpoint in filter(None, (traces, metrics)):
+        load(endpoint)
     if metrics is not None:
-        pipeline.add_metrics(metrics, families)
         _exported_to.add(metrics.url)
-    if traces is None:
-        return _global_sink, pipeline.flush
-    sink = pipeline.add_spans(traces)
-    return (lambda: sink), pipeline.flush
+
+    def make() -> Made:
+        pipeline = Pipeline(settings.shutdown_timeout)
+        if metrics is not None:
+            pipeline.add_metrics(metrics, families)
+        if traces is None:
+            return Made(_global_sink, pipeline.flush)
+        sink = pipeline.add_spans(traces)
+        return Made(lambda: sink, pipeline.flush)
+
+    return Exports(make)
 
 
 def _nothing() -> None:

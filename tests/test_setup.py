@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Mount, Route
+from starlette.testclient import TestClient
 
 import llm_trace
 from llm_trace import semconv as s
@@ -45,6 +46,7 @@ class Pipe:
     def __init__(self, timeout):
         self.timeout = timeout
         self.spans, self.metrics = [], []
+        self.flushed = 0
         Pipe.made = (*Pipe.made, self)
 
     def add_spans(self, endpoint):
@@ -59,6 +61,7 @@ class Pipe:
 
     def flush(self):
         """Nothing is queued."""
+        self.flushed += 1
 
 
 @pytest.fixture(autouse=True)
@@ -381,6 +384,7 @@ def test_endpoints_of_the_environment_are_used(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
 
     dispatch = setup.compose(Settings(shutdown_timeout=2))
+    dispatch.start()
 
     (pipe,) = Pipe.made
     assert (["http://collector:4318/v1/traces"], ["http://collector:4318/v1/metrics"], 2) == (
@@ -388,7 +392,8 @@ def test_endpoints_of_the_environment_are_used(monkeypatch):
         pipe.metrics,
         pipe.timeout,
     )
-    assert dispatch.flush == pipe.flush
+    dispatch.flush()
+    assert pipe.flushed == 1
     assert dispatch.tracer.begin([], "n").sampled
 
 
@@ -397,7 +402,7 @@ def test_metrics_alone_may_have_an_endpoint(monkeypatch, provider):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
     provider()
 
-    setup.compose(Settings())
+    setup.compose(Settings()).start()
 
     (pipe,) = Pipe.made
     assert ([], ["http://collector:4318/v1/metrics"]) == (pipe.spans, pipe.metrics)
@@ -408,7 +413,7 @@ def test_spans_alone_may_have_an_endpoint(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://tempo:4318/x")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
 
-    setup.compose(Settings())
+    setup.compose(Settings()).start()
 
     (pipe,) = Pipe.made
     assert (["http://tempo:4318/x"], []) == (pipe.spans, pipe.metrics)
@@ -418,7 +423,7 @@ def test_an_endpoint_in_the_settings_beats_the_apps_provider(provider):
     """Who names a place for llm_trace's spans gets them there."""
     provider()
 
-    setup.compose(Settings(otlp_endpoint="http://c:4317", otlp_protocol="grpc"))
+    setup.compose(Settings(otlp_endpoint="http://c:4317", otlp_protocol="grpc")).start()
 
     (pipe,) = Pipe.made
     assert (["http://c:4317"], ["http://c:4317"]) == (pipe.spans, pipe.metrics)
@@ -430,10 +435,34 @@ def test_two_apps_share_what_they_can(monkeypatch):
 
     one, same = setup.compose(Settings()), setup.compose(Settings())
     other = setup.compose(Settings(provider="sglang"))
+    for dispatch in (one, same, other):
+        dispatch.start()
 
     assert one is same
     assert one is not other
     assert [["http://c:4317"], []] == [pipe.metrics for pipe in Pipe.made]
+
+
+def test_nothing_is_opened_before_a_server_serves(monkeypatch):
+    """A server may fork its workers after it has loaded the app."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317")
+    app = llm_trace.instrument(starlette())
+
+    made = [len(Pipe.made)]
+    for _ in range(2):
+        ask(app)
+        made.append(len(Pipe.made))
+
+    assert made == [0, 1, 1]
+
+
+def test_a_server_that_starts_opens_its_exporters(monkeypatch):
+    """Metrics are exported from the start, not from the first request."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317")
+    app = llm_trace.instrument(starlette())
+
+    with TestClient(app):
+        assert [["http://c:4317"]] == [pipe.metrics for pipe in Pipe.made]
 
 
 def test_nothing_to_export_is_nothing_to_flush():

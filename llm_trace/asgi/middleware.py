@@ -48,11 +48,13 @@ class LedgerMiddleware:
         """What watches this scope, if it is a request to be watched."""
         try:
             if scope["type"] == "lifespan":
+                self._dispatch.start()
                 flush_at_shutdown(scope, self._dispatch.flush)
             if scope["type"] != "http" or MARK in scope or self._routes.is_quiet(scope):
                 return None
             if not self._met_engines:
                 self._met_engines = True
+                self._dispatch.start()
                 engines.meet(scope)
             return self._begin(scope, receive, send)
         except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host

@@ -30,9 +30,10 @@ class Dispatch:
         observers: Hear of every finished request.
         flush: Sends what is queued, in bounded time; called when the server stops.
         on_lag: Told how late each timer of an event loop ran, ns; None: loops are not watched.
+        start: Opens what a process needs once; called when a server begins to serve.
     """
 
-    __slots__ = ("__weakref__", "flush", "live", "observers", "on_lag", "tracer")
+    __slots__ = ("__weakref__", "flush", "live", "observers", "on_lag", "start", "tracer")
 
     def __init__(
         self,
@@ -40,11 +41,13 @@ class Dispatch:
         observers: Iterable[Observer] = (),
         flush: Callable[[], None] = lambda: None,
         on_lag: Callable[[int], None] | None = None,
+        start: Callable[[], None] = lambda: None,
     ) -> None:
         self.tracer = tracer
         self.observers = tuple(observers)
         self.flush = flush
         self.on_lag = on_lag
+        self.start = start
         self.live: set[Timeline] = set()
         """Requests in flight; gauges are counted from it when they are read."""
         engines.watch(self)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Final
 
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.registry import REGISTRY
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from llm_trace.core import faults
+from llm_trace.errors import LlmTraceError
+from llm_trace.observers import workers
 
-MULTIPROCESS: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+class NoPageError(LlmTraceError):
+    """The workers cannot share their numbers, so there is no page with all of them."""
 
 
 def page(accept: str, registry: CollectorRegistry = REGISTRY) -> tuple[bytes, str]:
@@ -23,9 +26,14 @@ def page(accept: str, registry: CollectorRegistry = REGISTRY) -> tuple[bytes, st
     Args:
         accept: The `Accept` header.
         registry: What to show; in multiprocess mode the files of all workers are shown.
+
+    Raises:
+        NoPageError: They are to be shown and cannot be shared.
     """
+    if (fault := workers.fault()) is not None:
+        raise NoPageError(fault)
     encode, content_type = exposition.choose_encoder(accept)
-    return encode(_all_workers() if os.environ.get(MULTIPROCESS) else registry), content_type
+    return encode(_all_workers() if workers.are_many() else registry), content_type
 
 
 def _all_workers() -> CollectorRegistry:
@@ -33,6 +41,8 @@ def _all_workers() -> CollectorRegistry:
         MultiProcessCollector,
     )
 
+    workers.write_all()
+    workers.forget_dead(os.environ[workers.VARIABLE])
     registry = CollectorRegistry()
     MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     return registry
@@ -49,7 +59,10 @@ def add_route(app: Starlette, path: str) -> None:
         return
 
     async def metrics(request: Request) -> Response:
-        body, content_type = page(request.headers.get("accept", ""))
+        try:
+            body, content_type = page(request.headers.get("accept", ""))
+        except NoPageError as fault:
+            return PlainTextResponse(f"llm_trace: no metrics: {fault}\n", status_code=503)
         return Response(body, headers={"content-type": content_type})
 
     for at in dict.fromkeys((plain, f"{plain.rstrip('/')}/")):

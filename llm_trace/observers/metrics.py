@@ -20,7 +20,9 @@ from llm_trace import semconv as s
 from llm_trace.core import engines, faults
 from llm_trace.core.clock import SYSTEM
 from llm_trace.core.dispatch import Dispatch
-from llm_trace.observers.samples import Durations, Samples
+from llm_trace.observers import workers
+from llm_trace.observers.samples import WAITING, Durations, Samples
+from llm_trace.observers.workers import Published
 
 _ATTRIBUTE: Final = "_llm_trace_instruments"
 
@@ -46,7 +48,9 @@ class Instruments:
     """
 
     def __init__(self) -> None:
-        self.samples = Samples()
+        self.samples = Samples(1 if workers.are_many() else WAITING)
+        self.published = Published(self.live) if workers.are_many() else None
+        """What other workers are to see of this one's live numbers."""
         self._dispatches: weakref.WeakSet[Dispatch] = weakref.WeakSet()
         self._instruments = {
             metric: KINDS[metric.kind](
@@ -69,6 +73,11 @@ class Instruments:
         """The histogram of one label set, which takes ns by the column."""
         return Durations(self.child(metric, values))
 
+    def start(self) -> None:
+        """A server begins to serve: other workers may want to know of its live numbers."""
+        if self.published is not None:
+            self.published.start()
+
     def watch(self, dispatch: Dispatch) -> None:
         """Count the live requests of `dispatch` in the active gauge, as long as it exists."""
         self._dispatches.add(dispatch)
@@ -84,6 +93,10 @@ class Instruments:
             for family in instrument.collect():
                 family.samples = [x for x in family.samples if not x.name.endswith("_created")]
                 yield family
+        yield from self.live()
+
+    def live(self) -> Iterator[Family]:
+        """The families that are read where their numbers live."""
         yield self._active()
         yield from _engines()
         for metric, tally in COUNTED_ELSEWHERE.items():

@@ -11,6 +11,7 @@ import atexit
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from typing import Any, Final
 
 from opentelemetry.context import Context
@@ -342,28 +343,33 @@ def _quietly(call: Callable[[], object]) -> None:
         faults.internal["shutdown"] += 1
 
 
+def load(endpoint: Endpoint) -> None:
+    """Import what exports to `endpoint`, which takes long; nothing is opened."""
+    for signal in ("trace", "metric"):
+        _exporter_module(endpoint, signal)
+
+
+def _exporter_module(endpoint: Endpoint, signal: str) -> Any:
+    kind = "grpc" if endpoint.protocol == "grpc" else "http"
+    module = import_module(f"opentelemetry.exporter.otlp.proto.{kind}.{signal}_exporter")
+    _quieten(_GRPC_LOGGER if kind == "grpc" else module.__name__)
+    return module
+
+
 def _span_exporter(endpoint: Endpoint) -> SpanExporter:
-    if endpoint.protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as grpc  # noqa: PLC0415
-
-        _quieten(_GRPC_LOGGER)
-        return grpc.OTLPSpanExporter(endpoint=endpoint.url, headers=dict(endpoint.headers))
-    from opentelemetry.exporter.otlp.proto.http import trace_exporter as http  # noqa: PLC0415
-
-    _quieten(http.__name__)
-    return http.OTLPSpanExporter(endpoint=endpoint.url, headers=dict(endpoint.headers))
+    module = _exporter_module(endpoint, "trace")
+    exporter: SpanExporter = module.OTLPSpanExporter(
+        endpoint=endpoint.url, headers=dict(endpoint.headers)
+    )
+    return exporter
 
 
 def _metric_exporter(endpoint: Endpoint) -> MetricExporter:
-    if endpoint.protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc import metric_exporter as grpc  # noqa: PLC0415
-
-        _quieten(_GRPC_LOGGER)
-        return grpc.OTLPMetricExporter(endpoint=endpoint.url, headers=dict(endpoint.headers))
-    from opentelemetry.exporter.otlp.proto.http import metric_exporter as http  # noqa: PLC0415
-
-    _quieten(http.__name__)
-    return http.OTLPMetricExporter(endpoint=endpoint.url, headers=dict(endpoint.headers))
+    module = _exporter_module(endpoint, "metric")
+    exporter: MetricExporter = module.OTLPMetricExporter(
+        endpoint=endpoint.url, headers=dict(endpoint.headers)
+    )
+    return exporter
 
 
 def _announce(what: str, endpoint: Endpoint) -> None:

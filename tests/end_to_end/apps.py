@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import os
+import tempfile
 import time
 
 from fastapi import FastAPI, Request
@@ -27,6 +30,13 @@ def bare():
 def create():
     """The app under `instrument`."""
     return llm_trace.instrument(bare())
+
+
+def too_late():
+    """The same in a process that learns of the workers' directory when it has the library."""
+    importlib.import_module("prometheus_client")
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.gettempdir()
+    return create()
 
 
 def blocking():

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from llm_trace.observers.exposition import MULTIPROCESS, add_route, page
+from llm_trace.observers.exposition import NoPageError, add_route, page
 from llm_trace.testing import Server, http_scope
 
 
@@ -40,10 +40,16 @@ def test_classic_text_for_all_others(registry, accept):
     assert b"trace_id" not in body
 
 
-def test_workers_share_a_page(registry, tmp_path, monkeypatch):
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    """A process whose numbers are in files from the start, in this directory."""
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    monkeypatch.setattr(values, "ValueClass", values.MultiProcessValue())
+    return tmp_path
+
+
+def test_workers_share_a_page(registry, shared):
     """In multiprocess mode the page is made from the files of all workers."""
-    monkeypatch.setenv(MULTIPROCESS, str(tmp_path))
-    monkeypatch.setattr("prometheus_client.metrics.values", values)
     for pid in (1, 2):
         made = values.MultiProcessValue(lambda pid=pid: pid)
         made("counter", "asked", "asked_total", (), (), "Requests.").inc(2)
@@ -51,6 +57,25 @@ def test_workers_share_a_page(registry, tmp_path, monkeypatch):
     body, _ = page("", registry)
 
     assert b"asked_total 4.0" in body
+
+
+def test_a_directory_that_is_lost_is_said(registry, shared):
+    """The page says what to do; no request is any the worse."""
+    shared.rmdir()
+
+    with pytest.raises(NoPageError, match="no directory that this process may write to: make"):
+        page("", registry)
+
+
+def test_a_directory_that_is_named_too_late_is_said(registry, tmp_path, monkeypatch):
+    """Its numbers would be one worker's, which look like resets."""
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    app = Starlette()
+    add_route(app, "/metrics")
+
+    status, body = get(app, "/metrics")
+    assert status == 503
+    assert b"was set after prometheus_client was imported" in body
 
 
 def get(app, path):
