@@ -219,14 +219,22 @@ def _settled(record: RequestRecord, limit: int) -> RequestRecord:
     said = [record.attributes]
     said += [interval.attributes for interval in record.intervals]
     said += [call.attributes for call in record.calls]
-    if all(type(value) in _PLAIN for attributes in said for value in attributes.values()):
+    if all(_is_plain(value) for attributes in said for value in attributes.values()):
         return record
+    calls = {id(call): _settle(call, limit) for call in record.calls}
     return replace(
         record,
         attributes=clean_all(record.attributes.items(), limit),
         intervals=tuple(_settle(interval, limit) for interval in record.intervals),
-        calls=tuple(_settle(call, limit) for call in record.calls),
+        calls=tuple(calls.values()),
+        visible=calls.get(id(record.visible)),  # one of them, and known by being the same
     )
+
+
+def _is_plain(value: object) -> bool:
+    if type(value) is tuple:
+        return all(type(item) in _PLAIN for item in value)
+    return type(value) in _PLAIN
 
 
 Said = TypeVar("Said", IntervalRecord, CallRecord)

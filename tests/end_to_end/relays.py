@@ -26,6 +26,8 @@ def create():
     app = FastAPI()
     for name, answer in (("httpx", _httpx), ("openai", _openai), ("aiohttp", _aiohttp)):
         app.post(f"/{name}{PATH}")(_answered(answer))
+    app.post(f"/threads{PATH}")(_threads)
+    app.post(f"/openai-threads{PATH}")(_openai_threads)
     app.post(f"/agent{PATH}")(_agent)
     app.post(f"/whole{PATH}")(_whole)
     return llm_trace.instrument(app)
@@ -49,7 +51,7 @@ async def _httpx(body):
 
 async def _openai(body):
     async with openai.AsyncOpenAI(base_url=f"{ENGINE}/v1", api_key="none") as client:
-        extra = {"ignore_eos": body.pop("ignore_eos", True)}
+        extra = {"ignore_eos": body.pop("ignore_eos", None)}
         async for chunk in await client.chat.completions.create(**body, extra_body=extra):
             yield f"data: {chunk.model_dump_json()}\n\n"
     yield "data: [DONE]\n\n"
@@ -60,8 +62,31 @@ async def _aiohttp(body):
         aiohttp.ClientSession(ENGINE) as session,
         session.post(PATH, json=body) as response,
     ):
-        async for line in response.content:
-            yield line
+        async for data in response.content.iter_any():
+            yield data
+
+
+def _threads(body: dict):
+    """An endpoint that is no coroutine: it runs in a thread, and each step of its stream in one."""
+
+    def answer():
+        with (
+            httpx.Client(base_url=ENGINE, trust_env=False, timeout=120) as client,
+            client.stream("POST", PATH, json=body) as response,
+        ):
+            yield from response.iter_bytes()
+
+    return StreamingResponse(answer(), **STREAM)
+
+
+def _openai_threads(body: dict):
+    def answer():
+        with openai.OpenAI(base_url=f"{ENGINE}/v1", api_key="none") as client:
+            for chunk in client.chat.completions.create(**body):
+                yield f"data: {chunk.model_dump_json()}\n\n"
+        yield "data: [DONE]\n\n"
+
+    return StreamingResponse(answer(), **STREAM)
 
 
 async def _agent(request: Request):

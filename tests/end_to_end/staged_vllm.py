@@ -49,7 +49,7 @@ async def _chat(request: Request):
         refusal = {"error": {"type": "Overloaded", "message": "busy"}}
         return JSONResponse(refusal, 503, headers={**seen, "retry-after-ms": "1"})
     if body.get("stream"):
-        return StreamingResponse(_events(), media_type="text/event-stream", headers=seen)
+        return StreamingResponse(_events(staged), media_type="text/event-stream", headers=seen)
     async with llm_trace.engine_call("chat", MODEL) as call:
         await _work(call)
         call.mark("last_token")
@@ -65,11 +65,12 @@ async def _work(call):
     call.mark("first_token")
 
 
-async def _events():
+async def _events(staged):
     async with llm_trace.engine_call("chat", MODEL) as call:
         await _work(call)
         for word in ("one", "two", "three"):
             yield _event(choices=[{"index": 0, "delta": _message(word), "finish_reason": None}])
+            await asyncio.sleep(float(staged.get("pause", 0)))
     yield _event(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}])
     yield _event(choices=[], usage=USAGE)
     yield "data: [DONE]\n\n"

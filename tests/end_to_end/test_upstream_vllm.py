@@ -6,11 +6,9 @@ with those that vLLM's own root span carries, which came another way.
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from programs import LOOPBACK
-from stamped_client import Connection
+from split_trees import asked, trees, ttft_phases
 from tap import SERVER
 from uvicorn_server import exports_to, serving
 from vllm_server import SLOTS, chat
@@ -20,7 +18,6 @@ from llm_trace import semconv as s
 pytestmark = pytest.mark.vllm
 
 US = 1e-6
-CLIENT = 3
 PATH = "/v1/chat/completions"
 ASKED = ("httpx", "openai", "aiohttp")
 COUNTED = {"stream_options": {"include_usage": True}}
@@ -37,37 +34,6 @@ def relay(vllm, vllm_tap, tmp_path_factory):
     server.stop()
 
 
-def asked(port, *requests):
-    """The answers to requests that are all made at once."""
-
-    async def one(path, body):
-        async with Connection(port) as connection:
-            return await connection.ask(path, body)
-
-    async def every():
-        return await asyncio.gather(*(one(*request) for request in requests))
-
-    return asyncio.run(every())
-
-
-def trees(vllm, answers, roots=2):
-    """Of each answer: the app's root, the engine's roots, and the calls between them."""
-    for answer in answers:
-        assert answer.status == 200
-        spans = vllm.tap.trace_with(answer.trace_id, roots)
-        found = [span for span in spans if span.is_root]
-        calls = [span for span in spans if span.kind == CLIENT]
-        (app,) = [span for span in found if span.parent_id not in {call.span_id for call in calls}]
-        engine = [span for span in found if span is not app]
-        yield app, sorted(engine, key=lambda x: x.start), sorted(calls, key=lambda x: x.start)
-
-
-def ttft_phases(root):
-    """Seconds by phase of the time to first token."""
-    prefix = s.TTFT_PHASE_PREFIX
-    return {k.removeprefix(prefix): v for k, v in root.attributes.items() if k.startswith(prefix)}
-
-
 @pytest.mark.parametrize("name", ASKED)
 def test_the_apps_ledger_is_split_by_the_engines_own(name, vllm, relay):
     """Eight streams on four slots: queue and prefill are vLLM's numbers to the microsecond."""
@@ -79,7 +45,7 @@ def test_the_apps_ledger_is_split_by_the_engines_own(name, vllm, relay):
     answers = asked(relay.port, *requests)
 
     queued = 0
-    for app, (engine,), (call,) in trees(vllm, answers):
+    for app, (engine,), (call,) in trees(vllm.tap, answers):
         ours, theirs = ttft_phases(app), ttft_phases(engine)
         assert call.parent_id == app.span_id
         assert (engine.parent_id, engine.kind) == (call.span_id, SERVER)
@@ -100,7 +66,7 @@ def test_an_answer_in_one_piece(vllm, relay):
     body = chat("all at once, please", 50, stream=False)
     (answer,) = asked(relay.port, (f"/whole{PATH}", body))
 
-    ((app, (engine,), (call,)),) = trees(vllm, [answer])
+    ((app, (engine,), (call,)),) = trees(vllm.tap, [answer])
     told = {
         k.removeprefix(s.UPSTREAM_PREFIX): v
         for k, v in call.attributes.items()
@@ -116,7 +82,7 @@ def test_a_question_that_is_rewritten_first(vllm, relay):
     body = chat("rewrite this first", 20, **COUNTED)
     (answer,) = asked(relay.port, (f"/agent{PATH}", body))
 
-    ((app, engines, calls),) = trees(vllm, [answer], roots=3)
+    ((app, engines, calls),) = trees(vllm.tap, [answer], roots=3)
     ours = ttft_phases(app)
     assert [engine.parent_id for engine in engines] == [call.span_id for call in calls]
     assert [s.GENERATION, s.ENGINE] == [call.attributes[s.PHASE] for call in calls]

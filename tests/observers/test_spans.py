@@ -908,3 +908,13 @@ def test_what_was_neither_app_nor_engine_is_on_the_root(trace, clock, monkeypatc
         "llm_trace.send_wait": 0.03,
         "llm_trace.send_wait.total": 0.035,
     } == {k: v for k, v in root.items() if k.split(".")[1] in {"edge", "event_loop", "send_wait"}}
+
+
+@pytest.mark.parametrize("value", [("a", "b"), object()])
+def test_the_visible_call_is_known_whatever_the_app_says_of_it(trace, value):
+    """Values that are settled before the export leave the call the one whose tokens were seen."""
+    rag = Rag(said=value)
+    spans = trace(rag.call(), MS, rag.mark("first_token"), STREAM, chunk("a"), rag.leave, DONE, END)
+
+    (call,) = [span for span in spans if "said" in span["attributes"]]
+    assert s.ENGINE == call["attributes"][s.PHASE]
