@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 from llm_trace._version import __version__
+from llm_trace.bench.fit import Fit
 from llm_trace.bench.gates import Check
 from llm_trace.bench.results import CellResult, Results
 from llm_trace.bench.sample import Sample
@@ -40,7 +41,7 @@ def document(results: Results, target: Target, checks: Sequence[Check]) -> dict[
         "first_request": {"server": results.start_state, **_sample(results.first)},
         "warm_up": [_sample(sample) for sample in results.warm_up],
         "cells": [_cell(cell) for cell in results.cells],
-        "prefill": None if results.prefill is None else results.prefill._asdict(),
+        "prefill": _prefill(results.prefill),
         "checks": [check._asdict() for check in checks],
     }
 
@@ -73,6 +74,10 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "reuse": result.reuse._asdict(),
         "phases": None if result.phases is None else result.phases._asdict(),
     }
+
+
+def _prefill(fit: Fit | None) -> dict[str, Any] | None:
+    return None if fit is None else {**fit._asdict(), "resistant": fit.resistant._asdict()}
 
 
 def _stats(stats: Stats | None) -> dict[str, Any] | None:

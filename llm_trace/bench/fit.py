@@ -13,13 +13,12 @@ from statistics import fmean
 from typing import Final, NamedTuple
 
 from llm_trace import student
+from llm_trace.bench import theil
 from llm_trace.bench.stats import CONFIDENCE
+from llm_trace.bench.theil import Point, Slope
 
 LEAST: Final = 6
 """Samples under which no line is drawn."""
-
-Point = tuple[float, float]
-"""Computed prompt tokens and seconds of TTFT."""
 
 
 class Fit(NamedTuple):
@@ -39,17 +38,20 @@ class Fit(NamedTuple):
     """R squared: the share of the spread that the line accounts for."""
     bend: float
     """The largest distance of one length's mean from the line, as a share of that mean."""
+    resistant: Slope
+    """The slope again, as a few stalled requests do not move it."""
 
 
 def fit(groups: Sequence[Sequence[Point]]) -> Fit | None:
     """Fit the line; None where two lengths or enough samples are missing.
 
     Args:
-        groups: The points of each prompt length.
+        groups: The points of each prompt length: computed tokens, and seconds of TTFT.
     """
     points = [point for group in groups for point in group]
     tokens = [x for x, _ in points]
-    if len(points) < LEAST or len(set(tokens)) < 2:  # noqa: PLR2004 - a line needs two
+    resistant = theil.slope(points)
+    if len(points) < LEAST or resistant is None:
         return None
     middle, level = fmean(tokens), fmean(y for _, y in points)
     spread = sum((x - middle) ** 2 for x in tokens)
@@ -67,6 +69,7 @@ def fit(groups: Sequence[Sequence[Point]]) -> Fit | None:
         max(tokens),
         _explained(points, level, slope, start),
         _bend(groups, slope, start),
+        resistant,
     )
 
 

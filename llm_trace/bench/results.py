@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from llm_trace.bench.fit import Fit, Point, fit
+from llm_trace.bench.fit import Fit, fit
 from llm_trace.bench.plan import Cell, Plan
 from llm_trace.bench.reuse import Reuse, judge, usage_tells
 from llm_trace.bench.sample import Sample
 from llm_trace.bench.stats import Stats, describe
 from llm_trace.bench.sweep import Measured, Run
+from llm_trace.bench.theil import Point
 
 StartState = Literal["cold", "loaded", "unknown"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -12,11 +12,12 @@ from llm_trace.bench.gates import Check
 from llm_trace.bench.results import CellResult, Results
 from llm_trace.bench.stats import Stats
 from llm_trace.bench.target import Target
+from llm_trace.bench.theil import Slope
 from llm_trace.console import WIDTH, Style
 
 _HEAD: Final = (
     f"{'prompt':>7} {'prefix':<7}{'median':>8}{'interval':>15}{'p95':>8}"
-    f"{'token':>8}{'tokens/s':>10}{'reuse':>13}"
+    f"{'token':>7}{'tokens/s':>10}  {'cached':<14}"
 )
 _STARTS: Final = {
     "cold": "the server had served nothing before: a cold start",
@@ -44,6 +45,7 @@ def render(
     for concurrency, cells in groupby(results.cells, key=lambda one: one.cell.concurrency):
         yield from _table(concurrency, list(cells), style)
     yield from _faults(results, style)
+    yield from _good(results, style)
     yield from _phases(results, style)
     if results.prefill is not None:
         yield from ("", style("prefill", "bold"), *_wrapped(prefill_text(results.prefill)))
@@ -69,17 +71,21 @@ def _table(concurrency: int, cells: Sequence[CellResult], style: Style) -> Itera
 
 def _row(one: CellResult) -> str:
     ttft = one.ttft
-    share = "" if one.reuse.share is None else f" {one.reuse.share:.0%}"
+    share = "" if one.reuse.share is None else f"{one.reuse.share:.0%} "
     cells = (
-        f"{one.cell.length:>7} {one.cell.prefix:<7}",
+        _named(one),
         f"{_ms(ttft, 'median'):>8}{_interval(ttft):>15}{_ms(ttft, 'p95'):>8}",
-        f"{_ms(one.tpot, 'median'):>8}{_plain(one.rates.output_tokens):>10}",
-        f"{_SHORT[one.reuse.verdict] + share:>13}",
+        f"{_ms(one.tpot, 'median'):>7}{_plain(one.rates.output_tokens):>10}",
+        f"  {share}{_WORDS[one.reuse.verdict]}",
     )
     return "".join(cells)
 
 
-_SHORT: Final = {"confirmed": "yes", "refuted": "REFUTED", "unconfirmed": "unconfirmed"}
+_WORDS: Final = {"confirmed": "confirmed", "refuted": "REFUTED", "unconfirmed": "unconfirmed"}
+
+
+def _named(one: CellResult) -> str:
+    return f"{one.cell.length:>7} {one.cell.prefix:<7}"
 
 
 def _faults(results: Results, style: Style) -> Iterator[str]:
@@ -90,22 +96,66 @@ def _faults(results: Results, style: Style) -> Iterator[str]:
             yield from (style(line, "red") for line in _wrapped(text))
     notes = {one.reuse.note for one in results.cells if one.reuse.note}
     yield from (line for note in sorted(notes) for line in _wrapped(f"unconfirmed: {note}"))
-    for one in results.cells:
-        if one.good is not None:
-            per_second = f"{one.rates.goodput:.2f} requests/s"
-            yield f"{place(one)}: {one.good:.0%} within the objectives, {per_second}"
+
+
+def _good(results: Results, style: Style) -> Iterator[str]:
+    """Goodput: the share of requests within every objective, and how many a second that is."""
+    objectives = results.plan.objectives.items()
+    if not objectives:
+        return
+    said = ", ".join(f"{name} {milliseconds(limit)} ms" for name, limit in objectives)
+    yield from ("", style(f"goodput, within {said}", "bold"))
+    heads = "".join(f"{f'{n} at once':>16}" for n in results.plan.concurrencies)
+    yield style(f"{'prompt':>7} {'prefix':<7}{heads}"[:WIDTH], "dim")
+    rows = groupby(sorted(results.cells, key=_by_prompt), key=_by_prompt)
+    for _, group in rows:
+        cells = list(group)
+        shown = (f"{one.good or 0:>6.0%}{one.rates.goodput or 0:>8.2f}/s" for one in cells)
+        yield (_named(cells[0]) + "".join(shown))[:WIDTH]
+
+
+def _by_prompt(one: CellResult) -> tuple[int, bool]:
+    return one.cell.length, one.cell.prefix == "cached"
+
+
+# --- where it went --------------------------------------------------------------------------------
 
 
 def _phases(results: Results, style: Style) -> Iterator[str]:
-    known = [one for one in results.cells if one.phases is not None]
-    if not known:
-        return
-    sources = ", ".join(dict.fromkeys(one.phases.source for one in known if one.phases))
-    yield from ("", style(f"where it went, mean ms, by {sources}", "bold"))
-    for one in known:
-        parts = one.phases.mean if one.phases else {}
-        text = "  ".join(f"{name} {milliseconds(took)}" for name, took in parts.items() if took)
-        yield from textwrap.wrap(f"{place(one)}: {text}", WIDTH, subsequent_indent="    ")
+    """A table for each concurrency; as many phases as fit, the largest first to stay."""
+    known = [(one, one.phases) for one in results.cells if one.phases is not None]
+    for concurrency, group in groupby(known, key=lambda pair: pair[0].cell.concurrency):
+        cells = list(group)
+        names = _fitting([phases.mean for _, phases in cells])
+        source = cells[0][1].source
+        yield ""
+        yield style(f"{concurrency} at once: where it went, mean ms, by {source}", "bold")
+        heads = "".join(f"{name:>{len(name) + 2}}" for name in names)
+        yield style(f"{'prompt':>7} {'prefix':<7}{heads}".rstrip(), "dim")
+        for one, phases in cells:
+            yield _named(one) + "".join(_part(phases.mean, name) for name in names)
+
+
+def _fitting(means: Sequence[Mapping[str, float]]) -> list[str]:
+    """The phases that took time, in their order, without those that there is no room for."""
+    totals: dict[str, float] = {}
+    for mean in means:
+        for name, took in mean.items():
+            totals[name] = totals.get(name, 0.0) + took
+    kept: list[str] = []
+    room = WIDTH - _NAMED
+    for name in sorted(totals, key=lambda name: -totals[name]):
+        room -= len(name) + 2
+        if room >= 0 and totals[name]:
+            kept.append(name)
+    return [name for name in totals if name in kept]
+
+
+_NAMED: Final = 15
+
+
+def _part(mean: Mapping[str, float], name: str) -> str:
+    return f"{milliseconds(mean.get(name, 0.0)):>{len(name) + 2}}"
 
 
 def _checks(checks: Sequence[Check], style: Style) -> Iterator[str]:
@@ -126,18 +176,24 @@ def place(one: CellResult) -> str:
 def prefill_text(fit: Fit) -> str:
     """Say what the line is, in sentences."""
     text = (
-        f"{fit.slope * 1e6:.2f} us per uncached token (95 %: {fit.low * 1e6:.2f} to "
-        f"{fit.high * 1e6:.2f}) after {milliseconds(fit.start)} ms, from {fit.samples} requests of "
-        f"{fit.least_tokens:.0f} to {fit.most_tokens:.0f} tokens; R squared {fit.explained:.3f}."
+        f"{_slope(fit)} after {milliseconds(fit.start)} ms, by least squares over {fit.samples} "
+        f"requests of {fit.least_tokens:.0f} to {fit.most_tokens:.0f} tokens, R squared "
+        f"{fit.explained:.3f}. {_slope(fit.resistant)}, by the median of slopes, which a few "
+        "stalled requests do not move."
     )
     if fit.low <= 0:
-        return f"{text} The interval holds 0: these lengths do not show what a token costs."
+        return f"{text} The first interval reaches 0: stalls hide what a token costs."
     if fit.bend > _BENT:
         return f"{text} One length is {fit.bend:.0%} off the line: it is not straight."
     return text
 
 
 _BENT: Final = 0.15
+
+
+def _slope(fit: Fit | Slope) -> str:
+    micros = (f"{value * 1e6:.2f}" for value in (fit.slope, fit.low, fit.high))
+    return "{} us per uncached token (95 %: {} to {})".format(*micros)
 
 
 def milliseconds(seconds: float) -> str:

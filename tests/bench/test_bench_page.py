@@ -14,6 +14,7 @@ from llm_trace.bench.gates import Check
 from llm_trace.bench.page import render
 from llm_trace.bench.results import Phases
 from llm_trace.bench.target import Target
+from llm_trace.bench.theil import Slope
 
 TARGET = Target(root="http://127.0.0.1:8000", api="chat", model="m")
 TTFT = [n / 1000 for n in range(10, 31)]
@@ -23,7 +24,7 @@ CELLS = [
     for n in (100, 200)
     for p in ("new", "cached")
 ]
-FIT = Fit(2e-5, 1e-5, 3e-5, 0.01, 42, 100, 200, 0.99, 0.01)
+FIT = Fit(2e-5, 1e-5, 3e-5, 0.01, 42, 100, 200, 0.99, 0.01, Slope(2e-5, 1e-5, 3e-5))
 
 
 @pytest.fixture(scope="module")
