@@ -114,9 +114,13 @@ def watched(  # noqa: C901, PLR0915 - one path, laid out for cost
 
     async def watched_send(message: Message) -> None:  # noqa: C901 - see above
         nonlocal last, count, placed
-        body = message.get("body", b"")  # before others change it: a compressor outside of us does
-        more = message.get("more_body")
-        shown = message if detector is not None else snapshot(message)
+        try:  # before others change it: a compressor outside of us does
+            body = message.get("body", b"")
+            more = message.get("more_body")
+            shown = message if detector is not None else snapshot(message)
+        except Exception as error:  # noqa: BLE001 - what is no message is for the server to refuse
+            faults.contain("send", error)
+            body, more, shown = b"", None, {}
         try:
             awaitable: Any = send(message)
             try:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm_trace.core import faults
 from llm_trace.testing import Recorder, http_scope, watched
 
 CHUNK = b'data: {"choices": [{"delta": {"content": "%d"}}]}\n\n'
@@ -169,6 +171,19 @@ async def cancelled(witness, app, turns):
     task.cancel()
     await asyncio.wait([task])
     return [entry for entry in witness.log if not names_a_cancel(entry)] + [len(witness.log)]
+
+
+def test_what_is_no_message_is_refused_by_the_server_as_without_us():
+    """Whatever an app sends reaches the server, and what the server says of it reaches the app."""
+
+    async def app(_scope, _receive, send):
+        await send(None)
+
+    async def refuse(message):
+        raise TypeError(f"no message: {message}")
+
+    with faults.production(), pytest.raises(TypeError, match="no message: None"):
+        asyncio.run(watched(app, Recorder())(http_scope(), None, refuse))
 
 
 def names_a_cancel(entry):
