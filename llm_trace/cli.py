@@ -14,6 +14,7 @@ from llm_trace._version import __version__
 from llm_trace.bench.arguments import add_arguments as _bench_arguments
 from llm_trace.diff.arguments import add_arguments as _diff_arguments
 from llm_trace.errors import LlmTraceError, MissingExtraError
+from llm_trace.probe.arguments import add_arguments as _probe_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -154,6 +155,13 @@ COMMANDS: Final = (
         _diff_arguments,
         "llm_trace.diff.command",
         "diff",
+    ),
+    Command(
+        "probe",
+        "from outside: what the network adds, and whether a proxy lumps the stream",
+        _probe_arguments,
+        "llm_trace.probe.command",
+        "probe",
     ),
 )
 

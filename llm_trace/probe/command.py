@@ -1,0 +1,63 @@
+"""`llm-trace probe`: from the words of the command line to the exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from llm_trace.console import Progress, style_for
+from llm_trace.probe import page
+from llm_trace.probe.errors import ProbeError
+from llm_trace.probe.reading import Reading, read
+from llm_trace.probe.target import Target, chat_body, question, target_of
+from llm_trace.probe.wire import exchange, first_model
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+
+def probe(args: argparse.Namespace) -> int:
+    """Ask, read, tell; 1 where the stream is lumped or nothing was answered.
+
+    Raises:
+        ProbeError: The target cannot be asked.
+    """
+    target = target_of(args.url, _headers(args), args.timeout)
+    body = _body(args, target)
+    progress = Progress()
+    readings: list[Reading] = []
+    for number in range(1, args.requests + 1):
+        progress.update(f"request {number} of {args.requests}")
+        asked = question(target, body)
+        readings.append(read(exchange(target, asked), asked.trace_id))
+    progress.say(f"asked {args.requests} times")
+    if args.json:
+        sys.stdout.write(json.dumps(page.document(target.url, readings), indent=2) + "\n")
+    else:
+        style = style_for(sys.stdout, os.environ)
+        sys.stdout.write("\n".join(page.render(target.url, readings, style)) + "\n")
+    failed = all(reading.failure is not None for reading in readings)
+    return int(failed or page.stream_of(readings) == "lumped")
+
+
+def _headers(args: argparse.Namespace) -> dict[str, str]:
+    headers = dict(args.header)
+    if args.api_key_env is not None:
+        key = os.environ.get(args.api_key_env, "")
+        if not key or not (key.isascii() and key.isprintable()):
+            raise ProbeError(f"variable {args.api_key_env} holds no key: set it, or leave it out.")
+        headers["authorization"] = f"Bearer {key}"
+    return headers
+
+
+def _body(args: argparse.Namespace, target: Target) -> Mapping[str, Any]:
+    if args.body is not None:
+        return dict(args.body)
+    if not target.is_chat and args.model is None:
+        return chat_body(None, args.prompt, args.max_tokens)
+    model = args.model or first_model(target)
+    return chat_body(model, args.prompt, args.max_tokens)
