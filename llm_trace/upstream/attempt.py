@@ -141,6 +141,11 @@ class Attempt:
         headers.update(ours)
         return before
 
+    def wrote(self) -> None:
+        """The client has a connection and begins to write the request."""
+        waited = self._now() - self.call.sent
+        self.call.attributes[s.UPSTREAM_CONNECT] = waited / 1e9
+
     # --- the answer ---------------------------------------------------------------------------
 
     @contained
@@ -256,6 +261,10 @@ class Attempt:
         if isinstance(error, GeneratorExit):
             self.left()
             return
+        status = getattr(error, "status", None)
+        if type(status) is int and status >= CLIENT_FAULT.start:  # it is what the engine said
+            self._ending.status, self._ending.complete = status, True
+            self.call.attributes[s.HTTP_STATUS] = status
         self._ending.exception = error
         self._close()
 

@@ -8,13 +8,17 @@ would, so that its bytes can be watched on their way; nothing is read ahead.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from llm_trace.upstream.attempt import Attempt
 from llm_trace.upstream.calls import begin
 from llm_trace.upstream.patches import Patches
 from llm_trace.upstream.targets import Url
+
+_TRACE: Final = "trace"
+_WRITES: Final = ".send_request_headers.started"
 
 
 def patch(patches: Patches, module: ModuleType) -> None:
@@ -46,7 +50,7 @@ def _sync_send(send: Callable[..., Any], watched: type[Any]) -> Callable[..., An
         attempt = _begin(request)
         if attempt is None:
             return send(self, request, *args, stream=stream, **kwargs)
-        with attempt.sending(request.headers):
+        with attempt.sending(request.headers), _heard(request, _hearing(request, attempt)):
             response = send(self, request, *args, stream=True, **kwargs)
         _watch(response, attempt, watched)
         if not stream:
@@ -67,7 +71,7 @@ def _async_send(send: Callable[..., Any], watched: type[Any]) -> Callable[..., A
         attempt = _begin(request)
         if attempt is None:
             return await send(self, request, *args, stream=stream, **kwargs)
-        with attempt.sending(request.headers):
+        with attempt.sending(request.headers), _heard(request, _hearing_async(request, attempt)):
             response = await send(self, request, *args, stream=True, **kwargs)
         _watch(response, attempt, watched)
         if not stream:
@@ -79,6 +83,43 @@ def _async_send(send: Callable[..., Any], watched: type[Any]) -> Callable[..., A
         return response
 
     return traced
+
+
+# --- when the request was written: the transport's public `trace` extension -------------------
+
+
+@contextmanager
+def _heard(request: Any, hear: Callable[..., Any]) -> Iterator[None]:
+    before = request.extensions
+    request.extensions = {**before, _TRACE: hear}
+    try:
+        yield
+    finally:
+        request.extensions = before
+
+
+def _hearing(request: Any, attempt: Attempt) -> Callable[..., Any]:
+    theirs = request.extensions.get(_TRACE)
+
+    def hear(event: str, info: Any) -> None:
+        if event.endswith(_WRITES):
+            attempt.wrote()
+        if theirs is not None:
+            theirs(event, info)
+
+    return hear
+
+
+def _hearing_async(request: Any, attempt: Attempt) -> Callable[..., Any]:
+    theirs = request.extensions.get(_TRACE)
+
+    async def hear(event: str, info: Any) -> None:
+        if event.endswith(_WRITES):
+            attempt.wrote()
+        if theirs is not None:
+            await theirs(event, info)
+
+    return hear
 
 
 def _watch(response: Any, attempt: Attempt, watched: type[Any]) -> None:

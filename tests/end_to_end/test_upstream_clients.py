@@ -224,6 +224,22 @@ def test_a_stream_that_the_app_leaves(client, engines):
     assert call.returned
 
 
+def test_a_client_that_waits_for_a_free_connection(engines):
+    """A pool of one: the second call waits for the first one's end, and says that it did."""
+
+    async def work():
+        limits = httpx.Limits(max_connections=1)
+        async with httpx.AsyncClient(trust_env=False, limits=limits) as client:
+            asking = [client.post(engines["told"] + CHAT, json=ASKED) for _ in range(2)]
+            for response in await asyncio.gather(*asking):
+                yield response.text
+
+    record, _ = served(work)
+
+    first, second = sorted(call.attributes[s.UPSTREAM_CONNECT] for call in record.calls)
+    assert second - first >= QUEUE + PREFILL - 0.01
+
+
 @pytest.mark.parametrize("client", ["httpx", "aiohttp"])
 def test_an_engine_that_is_not_there(client):
     """The client's own exception reaches the app, and the call names it."""

@@ -39,8 +39,9 @@ class Answer:
 class Engine:
     """Gives one answer after the other and keeps what was asked; an exception is raised instead."""
 
-    def __init__(self, clock, *answers):
+    def __init__(self, clock, *answers, events=()):
         self.clock = clock
+        self.events = events  # of the transport, before it writes the request
         self.answers = list(answers)
         self.asked = []
         self.closed = 0
@@ -80,6 +81,9 @@ def sync_client(module, engine):
 
     class Transport(module.BaseTransport):
         def handle_request(self, request):
+            for name in engine.events:
+                engine.clock.advance(6)
+                request.extensions["trace"](name, {})
             answer = engine.head(request)
             return module.Response(answer.status, headers=answer.headers, stream=Stream(answer))
 
@@ -103,6 +107,9 @@ def async_client(module, engine):
 
     class Transport(module.AsyncBaseTransport):
         async def handle_async_request(self, request):
+            for name in engine.events:
+                engine.clock.advance(6)
+                await request.extensions["trace"](name, {})
             answer = engine.head(request)
             return module.Response(answer.status, headers=answer.headers, stream=Stream(answer))
 

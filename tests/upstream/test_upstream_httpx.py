@@ -666,3 +666,49 @@ def test_a_token_that_comes_in_pieces_is_there_when_it_is_whole(module, clock):
     (call,) = record.calls
     assert (call.first_token - START, call.last_token - START) == (10, 15)
     assert call.attributes[s.RESPONSE_TIME_TO_FIRST_CHUNK] == 4e-9
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_what_the_client_waited_for_a_connection(way, module, clock):
+    """By the transport's own events, which the app may listen to as well."""
+    heard = []
+    events = ("connection.connect_tcp.started", "http11.send_request_headers.started")
+    engine = Engine(clock, Answer(*STREAM), events=events)
+
+    def hear(event, _info):
+        heard.append(event)
+
+    async def hear_async(event, _info):
+        heard.append(event)
+
+    async def work():
+        if way == "sync":
+            client = sync_client(module, engine)
+            yield client.post(URL, json=BODY, extensions={"trace": hear}).content
+        else:
+            client = async_client(module, engine)
+            yield (await client.post(URL, json=BODY, extensions={"trace": hear_async})).content
+
+    record, _ = serve(work, clock)
+
+    assert 12e-9 == record.calls[0].attributes[s.UPSTREAM_CONNECT]
+    assert list(events) == heard
+
+
+def test_a_client_inside_of_a_client_is_one_call(module, clock):
+    """A transport that sends by another client, as the openai client's over aiohttp does."""
+    engine = Engine(clock, Answer(*STREAM))
+    inner = async_client(module, engine)
+
+    class Through(module.AsyncBaseTransport):
+        async def handle_async_request(self, request):
+            answer = await inner.post(str(request.url), content=request.content)
+            return module.Response(200, headers=SSE, content=answer.content)
+
+    async def work():
+        async with module.AsyncClient(transport=Through()) as client:
+            yield (await client.post(URL, json=BODY)).content
+
+    record, _ = serve(work, clock)
+
+    assert 1 == len(record.calls)
