@@ -71,8 +71,8 @@ def test_the_base_is_vllms_own_choice(asynchronous, base):
 @pytest.mark.parametrize(("asynchronous", "name"), [(False, ""), (True, "Async")])
 def test_a_diffusion_model_keeps_its_scheduler(monkeypatch, asynchronous, name):
     """From 0.32 on vLLM sets its class only where none was asked for."""
-    own = {key: type(key, (Scheduler,), {}) for key in ("DiffusionScheduler",)}
-    own["DiffusionAsyncScheduler"] = type("DiffusionAsyncScheduler", (Scheduler,), {})
+    names = ("DiffusionScheduler", "DiffusionAsyncScheduler")
+    own = {name: type(name, (Scheduler,), {}) for name in names}
     made = module(monkeypatch, "vllm.v1.core.sched.diffusion_scheduler", **own)
     sys.modules["vllm.v1.core.sched"].diffusion_scheduler = made
     given = config(async_scheduling=asynchronous)
@@ -81,7 +81,7 @@ def test_a_diffusion_model_keeps_its_scheduler(monkeypatch, asynchronous, name):
     assert isinstance(llm_trace_vllm.scheduler(given), own[f"Diffusion{name}Scheduler"])
 
 
-def test_a_whole_life(monkeypatch):
+def test_a_whole_life():
     """Queued, scheduled, computed and told, with vLLM's own types and on the real clock."""
     engine = llm_trace_vllm.scheduler(config())
     assert engine.add_request(Request("a", num_prompt_tokens=3)) == "added"

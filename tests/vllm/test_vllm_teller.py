@@ -1,6 +1,10 @@
 """The teller: what a scheduler does before a request's first output, told once and in time."""
 
+from collections import Counter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scheduler_doubles import CoreOutput, CoreOutputs, Request, Scheduler
 
 from llm_trace_vllm import news
@@ -213,3 +217,65 @@ def test_steps_in_flight_are_bounded():
         engine.scheduler.schedule()
 
     assert len(engine.teller._steps) == 64
+
+
+MOVES = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(1, 20), st.integers(0, 2)),
+        st.tuples(st.just("step"), st.sampled_from([0.01, 0.2, 1.0])),
+        st.tuples(st.just("abort"), st.integers(0, 5)),
+        st.tuples(st.just("preempt"), st.integers(0, 5)),
+    ),
+    max_size=60,
+)
+
+
+class Watched(Engine):
+    """An engine whose every chunk and every piece of news is noted."""
+
+    def __init__(self):
+        super().__init__(slots=3)
+        self.computed, self.heard, self.stamps = [], [], Counter()
+
+    def run(self, takes):
+        """One step."""
+        decided = self.scheduler.schedule()
+        for key, tokens in decided.num_scheduled_tokens.items():
+            request = self.scheduler.requests[key]
+            before = request.num_computed_tokens - tokens
+            if request.num_output_tokens == 0 and before < request.num_prompt_tokens:
+                self.computed.append((key, min(tokens, request.num_prompt_tokens - before)))
+        outputs = self.finish(decided, takes)
+        for client in outputs:
+            found = told(outputs, client) or News([], [])
+            self.heard += [(chunk.request_id, chunk.tokens) for chunk in found.chunks]
+            self.stamps.update(stamps.request_id for stamps in found.stamps)
+
+    def pick(self, number):
+        """One of the living requests."""
+        living = list(self.scheduler.requests.values())
+        return living[number % len(living)] if living else None
+
+
+@given(MOVES)
+def test_every_chunk_is_told_once_whatever_happens(moves):
+    """Each computed part of a prompt, in order; at most two sets of stamps a request."""
+    engine = Watched()
+    for number, (move, *values) in enumerate(moves):
+        request = engine.pick(values[0]) if move in ("abort", "preempt") else None
+        if move == "add":
+            engine.add(Request(f"r{number}", values[0], client_index=values[1]))
+        elif move == "step":
+            engine.run(values[0])
+        elif request is not None and move == "abort":
+            engine.scheduler.abort(request.request_id)
+        elif request is not None and request.num_output_tokens == 0:
+            request.num_computed_tokens = 0
+    while engine.scheduler.requests:
+        engine.scheduler.abort(engine.pick(0).request_id)
+    for _ in range(2):
+        engine.run(1.0)
+
+    assert sorted(engine.heard) == sorted(engine.computed)
+    assert all(number <= 2 for number in engine.stamps.values())
+    assert engine.kept() == 0
