@@ -2,7 +2,7 @@
 
 Long prompts in chunks, long answers that are preempted where blocks are few, several choices and
 several prompts, one token, answers in one piece, shared beginnings, and clients that leave: in the
-queue, before a token, and after some.
+queue, before a token, and after some; and answers that a speculating engine may guess.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ def _long_prompt(n):
 
 def _long_answer(n):
     return COMPLETIONS, completion(f"{n} tell me " + "all of it " * 120, 240, stream=True)
+
+
+def _greedy(n):
+    """A random model soon repeats itself then, so that a draft may be right."""
+    return COMPLETIONS, completion(f"{n} over and over", 60, stream=True, temperature=0)
 
 
 def _shape(place):
@@ -64,6 +69,7 @@ SHAPES = (
     (_long_answer, 5),
     (_two_prompts, None),
     (_one_token, None),
+    (_greedy, None),
     (_long_prompt, 0),
     (_shared, None),
     (_short, 0),

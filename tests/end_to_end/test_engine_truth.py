@@ -8,10 +8,12 @@ that requests queue and are preempted. The last test kills EngineCore, and the s
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections import Counter
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,9 +33,17 @@ MIXED = 50
 WAVES = 4
 MANY = WAVES * MIXED
 STREAMS = 20
+DRAFTS = {
+    "method": "ngram",
+    "num_speculative_tokens": 3,
+    "prompt_lookup_max": 3,
+    "prompt_lookup_min": 1,
+}
+"""Tokens guessed from those before: a step may bring several of them."""
 FLAGS = (
     *("--scheduler-cls", "truth_log.scheduler"),
     *("--max-model-len", "4096", "--max-num-seqs", SLOTS, "--num-gpu-blocks-override", "130"),
+    *("--speculative-config", json.dumps(DRAFTS)),
 )
 
 
@@ -116,6 +126,27 @@ def test_every_token_tick_is_ours(mixed):
             assert mixed.calls[key]["usage"]["output_tokens"] == max(told.ticks.values())
         else:
             assert list(ours.items()) == list(told.ticks.items())[: len(ours)]
+
+
+def test_some_steps_bring_several_tokens(mixed):
+    """The load has right guesses, so ticks and tokens are not the same."""
+    counts = Counter()
+    for told in mixed.told.values():
+        counts.update(after - before for before, after in pairwise([0, *told.ticks.values()]))
+
+    assert counts[1] > 500
+    assert sum(number for tokens, number in counts.items() if tokens > 1) > 10
+
+
+def test_every_time_between_tokens_is_ours(mixed):
+    """The longest tick of each request; all of them add up to its decode, token for token."""
+    for key in (key for key, outcome in mixed.outcomes.items() if outcome == "ok"):
+        call, told = mixed.calls[key], mixed.told[key]
+        if len(told.ticks) > 1:
+            counts, total, _ = call["token_gaps"]
+            assert call["longest_gap"] == max(b - a for a, b in pairwise(told.ticks))
+            assert total == max(told.ticks) - min(told.ticks)
+            assert sum(counts) == max(told.ticks.values()) - min(told.ticks.values())
 
 
 def test_every_schedule_is_ours(mixed):
@@ -307,6 +338,14 @@ def test_nothing_was_contained(engine, counted):
 # --- the end: this kills the server ---------------------------------------------------------------
 
 
+BARE_ERROR = {
+    "message": "EngineCore encountered an issue. See stack trace (above) for the root cause.",
+    "type": "InternalServerError",
+    "param": None,
+    "code": 500,
+}
+
+
 def _engine_core(server):
     """The process id of EngineCore, which says so in its title."""
     for entry in Path("/proc").iterdir():
@@ -332,7 +371,8 @@ def _session(entry):
 def test_killing_the_engine_fails_every_request_and_ends_the_server(engine):
     """Twenty streams, some decoding and some queued: twenty errors; then vLLM ends itself, as ever.
 
-    Bare vLLM sends each stream an error event and shuts its API server down.
+    The last event of each stream and the status of the server are those of bare vLLM 0.32, which
+    was killed in the same way.
     """
 
     async def scenario():
@@ -355,7 +395,7 @@ def test_killing_the_engine_fails_every_request_and_ends_the_server(engine):
 
     assert [record["outcome"] for record in ours] == ["error"] * STREAMS
     assert [answer.status for answer in answers] == [200] * STREAMS
-    assert all("error" in answer.events[-1] for answer in answers)
+    assert all(answer.events[-1] == {"error": BARE_ERROR} for answer in answers)
     assert status == 0
     roots = [engine.tap.root(answer.trace_id) for answer in answers]
     assert all(root.failed for root in roots)
