@@ -87,6 +87,23 @@ def test_36_what_dead_workers_had_in_flight_is_gone(server, kind):
         one.close()
 
 
+def test_a_reload_keeps_the_counters(server, tap, tmp_path):
+    """A developer's server starts its worker anew at each change; nothing is lost or doubled."""
+    (tmp_path / "changed.py").touch()
+    server = server("uvicorn, reloaded", **exports_to(tap.endpoint))
+    asked = ask_many(server, 3)
+    before = server.workers()
+
+    (tmp_path / "changed.py").write_text("changed = True\n")
+    eventually(lambda: set(server.workers()).isdisjoint(before), "no reload", log=server)
+    server.wait()
+    asked |= ask_many(server, 2)
+
+    assert server.total(REQUESTS) == 5
+    server.stop()
+    _each_once(tap, asked)
+
+
 def test_an_app_loaded_before_the_fork_exports_over_grpc(server):
     """Channels are opened by each worker for itself: one that was opened before hangs."""
     with GrpcReceiver() as receiver:

@@ -25,6 +25,7 @@ SERVERS = {
     "gunicorn, app loaded before": (*_FORKED, "--preload"),
     "gunicorn, recycled": (*_FORKED, "--max-requests", 4),
 }
+RELOADED = (*_UVICORN, "--reload")
 
 
 class WorkerServer(Program):
@@ -34,7 +35,7 @@ class WorkerServer(Program):
         self.port = free_port()
         self.shared = folder / "shared"
         self.shared.mkdir(exist_ok=True)
-        command = SERVERS[kind]
+        command = SERVERS.get(kind) or (*RELOADED, "--reload-dir", folder)
         at = f"{LOOPBACK}:{self.port}"
         where = (
             ("--bind", at) if "gunicorn" in command else ("--host", LOOPBACK, "--port", self.port)
@@ -47,13 +48,24 @@ class WorkerServer(Program):
         """Until it serves."""
         self.ready(lambda: listens(self.port), "the server")
 
-    def ask(self, **body):
+    def ask(self):
         """One streamed answer."""
-        return ask(self.port, CHAT, {"tokens": 2, "stream": True, **body})
+        return self._ask(CHAT, {"tokens": 2, "stream": True})
+
+    def _ask(self, path, body=None):
+        """An answer, at last.
+
+        A worker that is recycled closes connections that it has accepted and not read: who asks
+        there asks again, as a proxy does.
+        """
+        for _ in range(5):
+            with suppress(ConnectionError):
+                return ask(self.port, path, body)
+        raise AssertionError(f"no answer in five attempts:\n{self.tail()}")
 
     def page(self):
         """Every sample of the page: value by name and labels."""
-        answer = ask(self.port, "/metrics")
+        answer = self._ask("/metrics")
         assert answer.status == 200, answer.body
         families = text_string_to_metric_families(answer.body.decode())
         return {
