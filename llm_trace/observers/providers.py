@@ -47,6 +47,7 @@ from llm_trace import semconv as s
 from llm_trace._version import __version__
 from llm_trace.core import faults
 from llm_trace.core.clock import SYSTEM
+from llm_trace.observers import rejected
 from llm_trace.observers.bridge import Distribution, Point, exemplar_ids, translate
 from llm_trace.observers.endpoint import Endpoint
 from llm_trace.observers.sink import FinishedSpan, Trace
@@ -358,9 +359,12 @@ def _exporter_module(endpoint: Endpoint, signal: str) -> Any:
 
 def _span_exporter(endpoint: Endpoint) -> SpanExporter:
     module = _exporter_module(endpoint, "trace")
-    exporter: SpanExporter = module.OTLPSpanExporter(
-        endpoint=endpoint.url, headers=dict(endpoint.headers)
-    )
+    given: dict[str, Any] = {"endpoint": endpoint.url, "headers": dict(endpoint.headers)}
+    if endpoint.protocol == "grpc":
+        exporter: SpanExporter = module.OTLPSpanExporter(**given)
+        rejected.listen(exporter)
+    else:
+        exporter = module.OTLPSpanExporter(**given, session=rejected.listening_session())
     return exporter
 
 
