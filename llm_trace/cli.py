@@ -116,6 +116,17 @@ def _explain_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print machine-readable results")
 
 
+def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "url",
+        nargs="?",
+        metavar="URL",
+        help="a running server, such as http://localhost:8000: its metrics page is read too",
+    )
+    add("--json", action="store_true", help="print machine-readable results")
+
+
 COMMANDS: Final = (
     Command(
         "demo",
@@ -139,6 +150,14 @@ COMMANDS: Final = (
         _explain_arguments,
         "llm_trace.explain.command",
         "explain",
+    ),
+    Command(
+        "doctor",
+        "why are there no spans? Checks versions, settings, sampling, endpoints and a server; run "
+        "it in the server's own environment",
+        _doctor_arguments,
+        "llm_trace.doctor.command",
+        "doctor",
     ),
     Command(
         "bench",

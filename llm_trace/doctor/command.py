@@ -1,0 +1,62 @@
+"""`llm-trace doctor`: every check, what it found, and what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from llm_trace.console import WIDTH, Style, style_for
+from llm_trace.doctor.environment import CHECKS
+from llm_trace.doctor.finding import Finding
+from llm_trace.doctor.reach import endpoint
+from llm_trace.doctor.server import server
+
+if TYPE_CHECKING:
+    import argparse
+
+SCHEMA: Final = "llm-trace.doctor/1"
+_COLOURS: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "fault": "red"}
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """Print what was found; 1 where something is at fault."""
+    found = list(examine(os.environ, args.url))
+    if args.json:
+        document = {"schema": SCHEMA, "findings": [finding._asdict() for finding in found]}
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        lines = render(found, style_for(sys.stdout, os.environ))
+        sys.stdout.write("\n".join(lines) + "\n")
+    return int(any(finding.level == "fault" for finding in found))
+
+
+def examine(environ: Mapping[str, str], url: str | None) -> Iterator[Finding]:
+    """Every check, in the order in which a span travels."""
+    for check in CHECKS:
+        yield from check(environ)
+    yield from endpoint("traces", environ)
+    yield from endpoint("metrics", environ)
+    if url is not None:
+        yield from server(url)
+
+
+def render(found: Iterable[Finding], style: Style) -> Iterator[str]:
+    """The report's lines."""
+    faults = 0
+    for finding in found:
+        faults += finding.level == "fault"
+        head = f"{finding.level:<8}{finding.check}: "
+        text = "".join(c if c.isprintable() else "?" for c in head + finding.said)
+        lines = textwrap.wrap(text, WIDTH, subsequent_indent=" " * 8)
+        lines[0] = lines[0].replace(finding.level, style(finding.level, _COLOURS[finding.level]), 1)
+        yield from lines
+        if finding.fix:
+            yield from textwrap.wrap(
+                finding.fix, WIDTH, initial_indent=" " * 8 + "-> ", subsequent_indent=" " * 11
+            )
+    yield ""
+    yield f"{faults} faults" if faults else "nothing is wrong that can be seen from here"
