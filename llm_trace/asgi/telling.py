@@ -20,9 +20,9 @@ from llm_trace.core.timeline import Timeline
 
 _HEADER: Final = inband.HEADER.encode()
 _ASKS: Final = (_HEADER, inband.ASKED.encode())
-_DONE: Final = b"data: [DONE]"
-_LAST: Final = 32
-"""Bytes at the end of a message in which the terminator is looked for."""
+_DONE: Final = b"[DONE]"
+_LONG: Final = 64
+"""The terminator is an event of its own: a longer chunk is not looked into."""
 _FIXES_BODY: Final = frozenset(
     {b"content-length", b"content-digest", b"repr-digest", b"digest", b"content-md5", b"signature"}
 )
@@ -43,10 +43,11 @@ class Telling:
     """
 
     __slots__ = (
-        "_at_line_start",
+        "_before",
         "_change",
         "_detector",
         "_due",
+        "_flowing",
         "_now",
         "_send",
         "_timeline",
@@ -58,18 +59,25 @@ class Telling:
         self._timeline = timeline
         self._now = timeline.clock.monotonic_ns
         self._detector = TokenDetector("sse")
-        self._at_line_start = True
+        self._before = b"\n"
+        """The last body that was not empty, or the beginning of the stream."""
         self._due = b""
+        self._flowing = False
         self._change: Callable[[Message], Message] = self._start
         self.settle: Callable[[], None] = lambda: None
         """Brings the timeline up to date; set by whoever watches the reply."""
 
     def send(self, message: Message) -> Awaitable[None]:
         """Send `message` with what the caller asked for; no coroutine of our own a chunk."""
+        if self._flowing:
+            body = message.get("body", b"")
+            if len(body) > _LONG and message.get("more_body"):
+                self._before = body
+                return self._send(message)
         try:
             message = self._change(message)
         except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
-            self._change = _nothing
+            self._change, self._flowing = _nothing, False
             faults.contain("telling", error)
         return self._send(message)
 
@@ -101,35 +109,32 @@ class Telling:
         return _with_headers(message, [_ASKS, timing])
 
     def _before_token(self, message: Message) -> Message:
-        body, starts_line = message.get("body", b""), self._pass(message)
+        body = message.get("body", b"")
         if not self._due and self._detector.feed(body) & Seen.TOKEN:
             self._due = self._told(inband.FIRST_TOKEN)
+        starts_line = self._before[-1:] == b"\n"  # only there a line of ours may stand
+        self._before = body or self._before
         told = self._due if starts_line else b""
         if told:
-            self._change = self._before_end
+            self._change, self._flowing = self._before_end, True
         if starts_line and not message.get("more_body"):
             told += self._last_word()
         return {**message, "body": told + body} if told else message
 
     def _before_end(self, message: Message) -> Message:
-        body, starts_line = message.get("body", b""), self._pass(message)
-        is_last = not message.get("more_body") or _DONE in body[-_LAST:]
-        if not (is_last and starts_line):
+        """A chunk that is short enough to be the terminator, or the last one."""
+        body = message.get("body", b"")
+        if message.get("more_body") and _DONE not in body:
+            self._before = body or self._before
             return message
-        return {**message, "body": self._last_word() + body}
+        told = self._last_word() if self._before[-1:] == b"\n" else b""
+        return {**message, "body": told + body} if told else message
 
     def _last_word(self) -> bytes:
         """The whole ledger, before the terminator or the end of the body."""
-        self._change = _nothing
+        self._change, self._flowing = _nothing, False
         self.settle()
         return self._told(inband.END)
-
-    def _pass(self, message: Message) -> bool:
-        """Whether `message` begins a line: only there a line of ours may stand."""
-        body, starts_line = message.get("body", b""), self._at_line_start
-        if body:
-            self._at_line_start = body[-1:] == b"\n"
-        return starts_line
 
     def _told(self, at: str) -> bytes:
         streamed = at == inband.FIRST_TOKEN or bool(self._timeline.first_token_sent)

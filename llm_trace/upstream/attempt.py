@@ -184,14 +184,14 @@ class Attempt:
         Every chunk of every stream comes through here: one more token of the same kind costs a
         clock read and the detector's comparison.
         """
-        sieve = self._sieve
-        if sieve is not None:
-            data = sieve.feed(data)
-            if sieve.found:
-                self._read_lines(sieve)
-            if not data:
-                return data
         try:
+            sieve = self._sieve
+            if sieve is not None:
+                data = sieve.feed(data)
+                if sieve.found:
+                    self._read_lines(sieve)
+                if not data:
+                    return data
             at = self._now()
             if self._detector is not None:
                 seen = self._detector.feed(data)
