@@ -42,6 +42,8 @@ class FlightRecorder:
         """Keep `record`, if it is a generation."""
         if record.operation is None:
             return
+        if record.content:  # which is for spans alone, and never for a page
+            record = replace(record, content={})
         self._last.append(record)
         waited = record.duration if record.ttft is None else record.ttft
         entry = (waited, next(self._number), record)

@@ -78,6 +78,30 @@ def test_one_server_span_with_the_right_parent(arrangement, parented, spans):
     assert counted() == before + 1
 
 
+BELOW = {
+    "FastAPI's own spans outside",
+    "Starlette's own spans outside",
+    "instrumentation-fastapi after",
+    "instrumentation-asgi outside",
+    "instrumentation-asgi around the middleware",
+    "sub-app of FastAPI",
+}
+ABOVE = {"FastAPI's own spans inside", "Starlette's own spans inside"}
+
+
+@pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+def test_whose_the_server_span_is_follows_from_who_saw_the_request_first(arrangement, spans):
+    """As the table of the page has it: ours, or another's with ours below or above it."""
+    ask(ARRANGEMENTS[arrangement]())
+
+    family = {span.context.span_id: span for span in spans()}
+    ours = next(span for span in family.values() if s.OUTCOME in span.attributes)
+    server = next(span for span in family.values() if span.kind is SpanKind.SERVER)
+    assert (server in ancestors(ours, family)) is (arrangement in BELOW)
+    assert (ours in ancestors(server, family)) is (arrangement in ABOVE)
+    assert (ours is server) is (arrangement not in BELOW | ABOVE)
+
+
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_http_attributes_are_the_server_spans(arrangement, spans):
     """They are on ours where ours is the server's span, and nowhere else of ours."""

@@ -14,6 +14,9 @@ from llm_trace import semconv as s
 SONG = "canary-7f3a"
 """Sung by client and engine wherever there is room for text of theirs."""
 
+EVERYTHING = {"LLM_TRACE_FLIGHT_RECORDER": "50", "LLM_TRACE_SLOW_TTFT": "0.000001"}
+"""What else can tell of requests, switched on."""
+
 HEADERS = {
     "authorization": f"Bearer {SONG}",
     "cookie": f"session={SONG}",
@@ -65,8 +68,11 @@ def everything_told(server, tap):
         ask(server.port, "/metrics", headers={"accept": kind}).body.decode()
         for kind in ("text/plain", "application/openmetrics-text; version=1.0.0")
     ]
+    flights = ask(server.port, "/debug/llm_trace").body.decode()
+    assert s.OUTCOME in flights
     return {
         "otlp": tap.program.text(),
+        "flight recorder": flights,
         "classic page": pages[0],
         "openmetrics page": pages[1],
         "log": "\n".join(line for line in server.text().splitlines() if not _apps_own(line)),
@@ -80,7 +86,7 @@ def _apps_own(line):
 
 def test_no_canary_leaves_by_default(tap, programs, tmp_path):
     """Spans, metrics, pages and log know nothing of what was asked and answered."""
-    server = serving(programs, tmp_path, "singer:create", **exports_to(tap.endpoint))
+    server = serving(programs, tmp_path, "singer:create", **EVERYTHING, **exports_to(tap.endpoint))
 
     answers = sing(server.port)
 
@@ -93,12 +99,12 @@ def test_no_canary_leaves_by_default(tap, programs, tmp_path):
 def test_captured_content_is_on_root_spans_alone(value, tap, programs, tmp_path):
     """Asked for by the standard variable; even then no header and no query leaves."""
     env = exports_to(tap.endpoint, OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=value)
-    server = serving(programs, tmp_path, "singer:create", **env)
+    server = serving(programs, tmp_path, "singer:create", **EVERYTHING, **env)
 
     sing(server.port)
 
     told = everything_told(server, tap)
-    assert SONG not in told["classic page"] + told["openmetrics page"] + told["log"]
+    assert ["otlp"] == [place for place, text in told.items() if SONG in text]
     named = {
         (span.is_root, key)
         for span in tap.spans()
