@@ -62,11 +62,11 @@ def compose(settings: Settings) -> Dispatch:
 
 
 def _compose(settings: Settings) -> Dispatch:
-    from llm_trace.diagnosis.known import Bench  # noqa: PLC0415 - lazy: import stays quick
+    from llm_trace.diagnosis.known import Judging  # noqa: PLC0415 - lazy: import stays quick
     from llm_trace.observers.spans import SpanObserver  # noqa: PLC0415
     from llm_trace.observers.tracer import OtelTracer  # noqa: PLC0415
 
-    judge = _settled(Bench, settings)
+    judge = _settled(Judging, settings)
     expect = _expectation(settings.benchmark)
     metrics = _metrics(settings, expect, judge)
     exports = _exports(settings, metrics.collect)

@@ -53,7 +53,7 @@ def _roofline(engine: Engine, device: Device | None) -> Roofline | None:
         return None
 
 
-class Bench:
+class Judging:
     """Judges records, each once, whoever asks; the last verdict is kept for the next observer.
 
     Args:

@@ -18,7 +18,7 @@ from llm_trace.core import engines
 from llm_trace.core.dispatch import Dispatch
 from llm_trace.core.expected import Curve, Expected
 from llm_trace.core.tracer import NO_TRACER
-from llm_trace.diagnosis.known import Bench
+from llm_trace.diagnosis.known import Judging
 from llm_trace.observers import metrics
 from llm_trace.observers.exposition import page
 from llm_trace.observers.metrics import instruments
@@ -46,7 +46,7 @@ BENCHMARK = Expected(
 )
 """What a benchmark of the engine measured."""
 
-JUDGE = Bench(Settings(device="H100 SXM", model_config="Llama-3.1-8B"))
+JUDGE = Judging(Settings(device="H100 SXM", model_config="Llama-3.1-8B"))
 """Knows what the engine runs on."""
 
 

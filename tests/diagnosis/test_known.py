@@ -9,7 +9,7 @@ from llm_trace.core import engines
 from llm_trace.core.engines import Engine
 from llm_trace.core.usage import Usage
 from llm_trace.diagnosis import catalogue
-from llm_trace.diagnosis.known import Bench, floors_of
+from llm_trace.diagnosis.known import Judging, floors_of
 from llm_trace.errors import LlmTraceError
 from llm_trace.settings import Settings
 
@@ -33,14 +33,14 @@ def _no_engine():
 
 def test_settings_give_floors():
     """A device and a model, by name."""
-    judge = Bench(Settings(device="A100 SXM 80GB", model_config="Llama-3.1-8B"))
+    judge = Judging(Settings(device="A100 SXM 80GB", model_config="Llama-3.1-8B"))
 
     assert judge(LONG).ratios.prefill == pytest.approx(2.8, abs=0.1)
 
 
 def test_an_engine_that_describes_itself_gives_floors():
     """It may do so after the first request."""
-    judge = Bench(Settings())
+    judge = Judging(Settings())
     assert judge(LONG).ratios.prefill is None
 
     engines.described.append(H100)
@@ -51,7 +51,7 @@ def test_an_engine_that_describes_itself_gives_floors():
 def test_settings_beat_the_engine_for_the_device_and_keep_its_slots():
     """What is said in code wins; what only the engine knows is kept."""
     engines.described.append(H100)
-    judge = Bench(Settings(device="A100 SXM 80GB", model_config="Llama-3.1-8B"))
+    judge = Judging(Settings(device="A100 SXM 80GB", model_config="Llama-3.1-8B"))
     judge(LONG)
 
     assert judge._known().roofline.device.name == "A100 SXM 80GB"
@@ -61,7 +61,7 @@ def test_settings_beat_the_engine_for_the_device_and_keep_its_slots():
 def test_a_device_of_the_settings_completes_an_engine_that_knows_its_model():
     """As where a driver reports a name that is not in the table."""
     engines.described.append(H100._replace(device="cpu"))
-    judge = Bench(Settings(device="0.13:0.02"))
+    judge = Judging(Settings(device="0.13:0.02"))
 
     assert judge(LONG).ratios.prefill < 1
 
@@ -84,7 +84,7 @@ def test_an_engine_that_cannot_be_counted_has_no_roofline(engine):
 
 def test_a_record_is_judged_once(monkeypatch):
     """Observers that ask for the same record get the same verdict."""
-    judge = Bench(Settings())
+    judge = Judging(Settings())
 
     assert judge(LONG) is judge(LONG)
 
@@ -93,4 +93,4 @@ def test_a_record_is_judged_once(monkeypatch):
 def test_a_name_that_nobody_knows_is_refused(device, model):
     """At start, not on a request."""
     with pytest.raises(LlmTraceError):
-        Bench(Settings(device=device, model_config=model))
+        Judging(Settings(device=device, model_config=model))
