@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from llm_trace._version import __version__
 from llm_trace.bench.arguments import add_arguments as _bench_arguments
 from llm_trace.diff.arguments import add_arguments as _diff_arguments
+from llm_trace.doctor.arguments import add_arguments as _doctor_arguments
 from llm_trace.errors import LlmTraceError, MissingExtraError
+from llm_trace.explain.arguments import add_arguments as _explain_arguments
 from llm_trace.probe.arguments import add_arguments as _probe_arguments
+from llm_trace.roofline.arguments import add_arguments as _roofline_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,63 +73,6 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}-port", type=_port, default=0, metavar="PORT", help="default: a free one")
 
 
-def _numbers(limit: int) -> Callable[[str], tuple[int, ...]]:
-    one = _up_to(limit)
-
-    def numbers(text: str) -> tuple[int, ...]:
-        return tuple(one(part) for part in text.split(","))
-
-    return numbers
-
-
-def _roofline_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("model", metavar="MODEL", help="a model's directory, a config.json, or a public name")
-    add(
-        "--device",
-        required=True,
-        help="such as 'H100 SXM', 'A100 SXM 80GB', L4; TFLOP/s:TB/s for another, such as "
-        "312:2.039; cpu measures this machine's processor",
-    )
-    add("--tensor-parallel", type=_up_to(4096), default=1, metavar="N", help="devices that share")
-    add("--pipeline-parallel", type=_up_to(4096), default=1, metavar="N", help="stages in a row")
-    add("--weights", metavar="TYPE", help="bfloat16, fp8, int8, int4…; default: as configured")
-    add("--cache", metavar="TYPE", help="the cache's type, such as fp8; default: the model's")
-    add("--context", type=_up_to(10**7), default=1024, metavar="N", help="cached tokens a request")
-    add("--prompts", type=_numbers(10**7), metavar="N,N", help="prompt lengths of the table")
-    add("--batches", type=_numbers(10**5), metavar="N,N", help="decode batches of the table")
-    add("--svg", type=Path, metavar="FILE", help="write the plot as SVG")
-    add("--json", action="store_true", help="print machine-readable results")
-
-
-def _explain_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "trace",
-        metavar="TRACE",
-        help="an OTLP JSON file (also line by line), - for standard input, a URL that answers "
-        "with one, or a trace id",
-    )
-    add("--api", metavar="URL", help="Tempo or Jaeger, for a trace id: http://tempo:3200")
-    add("--trace-id", metavar="ID", help="which trace of several; default: the slowest")
-    add("--list", action="store_true", help="list the traces with requests, the slowest first")
-    add("--device", help="judge against the floors of this device; see llm-trace roofline")
-    add("--model-config", metavar="MODEL", help="and of this model")
-    add("--tensor-parallel", type=_up_to(4096), default=1, metavar="N", help="devices that share")
-    add("--json", action="store_true", help="print machine-readable results")
-
-
-def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "url",
-        nargs="?",
-        metavar="URL",
-        help="a running server, such as http://localhost:8000: its metrics page is read too",
-    )
-    add("--json", action="store_true", help="print machine-readable results")
-
-
 COMMANDS: Final = (
     Command(
         "demo",
@@ -141,7 +87,7 @@ COMMANDS: Final = (
         "roofline",
         "what a model can at best do on a device: floors of prefill and decode",
         _roofline_arguments,
-        "llm_trace.commands.roofline",
+        "llm_trace.roofline.command",
         "roofline",
     ),
     Command(
@@ -153,8 +99,7 @@ COMMANDS: Final = (
     ),
     Command(
         "doctor",
-        "why are there no spans? Checks versions, settings, sampling, endpoints and a server; run "
-        "it in the server's own environment",
+        "why are there no spans? Checks versions, settings, sampling, endpoints and a server",
         _doctor_arguments,
         "llm_trace.doctor.command",
         "doctor",

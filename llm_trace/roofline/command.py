@@ -54,7 +54,7 @@ def roofline(args: argparse.Namespace) -> int:
 def _device(name: str) -> Device:
     if name.lower() != CPU:
         return devices.find(name)
-    from llm_trace.commands.measure import measure_cpu  # noqa: PLC0415 - imports an array library
+    from llm_trace.roofline.measure import measure_cpu  # noqa: PLC0415 - imports an array library
 
     return measure_cpu()
 

@@ -1,0 +1,1 @@
+"""`llm-trace roofline`: the command around `llm_trace.diagnosis.roofline`."""
