@@ -99,7 +99,7 @@ COMMANDS: Final = (
     ),
     Command(
         "doctor",
-        "why are there no spans? Checks versions, settings, sampling, endpoints and a server",
+        "why are there no spans? Checks versions, settings, endpoints and a server",
         _doctor_arguments,
         "llm_trace.doctor.command",
         "doctor",
