@@ -5,6 +5,7 @@ Knows the specification's rules for `OTEL_EXPORTER_OTLP_*`; does not know export
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -20,6 +21,8 @@ GRPC_PORT: Final = 4317
 HTTP_PORT: Final = 4318
 GENERIC: Final = "OTEL_EXPORTER_OTLP_"
 
+_CREDENTIALS: Final = re.compile(r"^([^/]*//)?[^/@]*(?:@[^/@]*)*@")
+
 _OF_OTHERS: Final = {"traces": (), "metrics": ("console",)}
 """Exporters of the SDK's own set-up, by `opentelemetry-instrument`: ours are on /metrics too."""
 
@@ -32,6 +35,16 @@ class Endpoint:
     protocol: Protocol
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Never shown: they may hold credentials."""
+
+    @property
+    def shown(self) -> str:
+        """The URL for a log, without the name and password that it may hold."""
+        return without_credentials(self.url)
+
+
+def without_credentials(url: str) -> str:
+    """`url` without what stands before an @ of its authority."""
+    return _CREDENTIALS.sub(r"\1***@", url)
 
 
 def resolve(
@@ -114,28 +127,31 @@ def _split(url: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - SplitRes
         parts = urlsplit(url)
         parts.port  # noqa: B018 - the port is only checked when it is read
     except ValueError as error:
-        raise SettingsError(f"OTLP endpoint {url!r} is no URL: {error}.") from error
+        reason = "" if "@" in url else f": {error}"  # which quotes what it could not read
+        raise SettingsError(
+            f"OTLP endpoint {without_credentials(url)!r} is no URL{reason}."
+        ) from error
     return parts
 
 
 def _check(url: str, protocol: Protocol, environ: Mapping[str, str], signal: Signal) -> None:
-    parts = _split(url)
+    parts, shown = _split(url), without_credentials(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise SettingsError(
-            f"OTLP endpoint {url!r} cannot be used: begin it with http:// or https://, "
+            f"OTLP endpoint {shown!r} cannot be used: begin it with http:// or https://, "
             "such as http://collector:4317."
         )
     insecure = _variable(signal, "INSECURE", environ).lower() == "true"
     if parts.scheme == "https" and insecure:
         raise SettingsError(
-            f"OTLP endpoint {url!r} is https and OTEL_EXPORTER_OTLP_INSECURE is true: "
+            f"OTLP endpoint {shown!r} is https and OTEL_EXPORTER_OTLP_INSECURE is true: "
             "use http:// or drop the variable."
         )
     wrong = {"http/protobuf": GRPC_PORT, "grpc": HTTP_PORT}[protocol]
     if parts.port == wrong:
         other = PROTOCOLS[PROTOCOLS.index(protocol) - 1]
         raise SettingsError(
-            f"OTLP endpoint {url!r} has the port of {other} and the protocol is {protocol}: "
+            f"OTLP endpoint {shown!r} has the port of {other} and the protocol is {protocol}: "
             "change OTEL_EXPORTER_OTLP_PROTOCOL or the port."
         )
 

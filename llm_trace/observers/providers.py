@@ -377,7 +377,7 @@ def _metric_exporter(endpoint: Endpoint) -> MetricExporter:
 
 
 def _announce(what: str, endpoint: Endpoint) -> None:
-    faults.log().info("llm_trace: %s go to %s over %s.", what, endpoint.url, endpoint.protocol)
+    faults.log().info("llm_trace: %s go to %s over %s.", what, endpoint.shown, endpoint.protocol)
 
 
 class _Seldom(logging.Filter):

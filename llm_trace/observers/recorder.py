@@ -14,6 +14,7 @@ from llm_trace.observers.samples import Mark, Plan, Row
 
 MAX_LEARNED_MODELS: Final = 32
 MAX_MODEL_LENGTH: Final = 256
+MAX_OPERATIONS: Final = 16
 MAX_ERROR_TYPES: Final = 64
 MAX_PLANS: Final = 1024
 OTHER_ERROR: Final = "_OTHER"
@@ -75,6 +76,7 @@ class MetricsObserver:
         self._served = frozenset(served_models)
         self._learned: set[str] = set()
         self._error_types: set[str] = set()
+        self._operations: set[str] = set()
         self._phases = frozenset(s.PHASES) | frozenset(phases)
         self._expect = expect
         self._plans: dict[Kind, Plan] = {}
@@ -149,7 +151,7 @@ class MetricsObserver:
 
     def base(self, record: RequestRecord) -> tuple[str, str, str]:
         """The labels of every request metric: operation, provider and model."""
-        return (record.operation or "", record.provider, self._model(record))
+        return (self._operation(record.operation or ""), record.provider, self._model(record))
 
     def _lay_out_bands(self, kind: Kind) -> None:
         """Begin every band at zero as soon as one is reached.
@@ -163,6 +165,16 @@ class MetricsObserver:
                 self._instruments.child(s.TTFT_PHASE, (*kind.base, phase, band))
 
     # --- labels -------------------------------------------------------------------------------
+
+    def _operation(self, operation: str) -> str:
+        """The operation as a label: an app may give any, so their number is bound."""
+        if operation in self._operations:
+            return operation
+        fits = len(operation) <= MAX_MODEL_LENGTH and operation.isprintable()
+        if len(self._operations) >= MAX_OPERATIONS or not fits:
+            return s.OTHER
+        self._operations.add(operation)
+        return operation
 
     def _model(self, record: RequestRecord) -> str:
         """The model as a label: only one that is served, so that no client can grow labels."""

@@ -42,7 +42,8 @@ class Hostile:
             llm_trace.annotate(**{self.word(): self.word()})
         with llm_trace.retrieval(data_source=self.word()):
             pass
-        with llm_trace.engine_call(self.random.choice(("chat", "embeddings")), self.word()) as call:
+        operation = self.random.choice(("chat", "embeddings", self.word()))
+        with llm_trace.engine_call(operation, self.word()) as call:
             call.mark("first_token")
             call.usage(input_tokens=3, output_tokens=2)
         kind = self.random.choice((b"text/event-stream", b"application/json", b"\xff"))

@@ -3,7 +3,7 @@
 import pytest
 
 from llm_trace.errors import SettingsError
-from llm_trace.observers.endpoint import resolve
+from llm_trace.observers.endpoint import Endpoint, resolve
 
 GENERIC = "OTEL_EXPORTER_OTLP_ENDPOINT"
 SPECIFIC = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -105,6 +105,25 @@ def test_contradictions_fail_at_start(environ, sentence):
 def test_headers_reach_the_exporter_whole(text, headers):
     """Spaces and padding are part of a value."""
     assert traces({GENERIC: "http://h:4317", HEADERS: text}).headers == headers
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://user:hunter2@collector:4318/v1", "https://***@collector:4318/v1"),
+        ("https://hunter2@collector", "https://***@collector"),
+        ("https://a@hunter2@collector", "https://***@collector"),
+        ("user:hunter2@collector:4317", "***@collector:4317"),
+        ("http://collector:4318/a@b", "http://collector:4318/a@b"),
+        ("http://collector:4318", "http://collector:4318"),
+    ],
+)
+def test_a_password_in_an_url_is_not_shown(url, shown):
+    """Neither in what is said at start nor in the error that refuses it."""
+    assert shown == Endpoint(url, "grpc").shown
+    with pytest.raises(SettingsError) as raised:
+        resolve("traces", {}, endpoint=url.replace("http", "ftp"))
+    assert "hunter2" not in str(raised.value)
 
 
 def test_secrets_are_not_shown():
