@@ -67,6 +67,8 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
         streamed=streamed,
         ended_early=outcome != "ok",
     )
+    if shown is not None and shown.inside and not shown.inside.fits(*_line(shown)):
+        faults.drop("upstream_ledger")
     first = tiling.moments.get(m.FIRST_TOKEN_SENT)
     usage = total([call.usage_now() for call in visible]).overlaid(answer.usage)
     calls = {id(call): call.freeze() for call in timeline.calls}
@@ -220,8 +222,12 @@ def _inside(shown: EngineCall | None, finished: int) -> list[Claim]:
     """The phases of an engine behind a wire, where it told them."""
     if shown is None or shown.inside is None:
         return []
-    end = shown.first_token or shown.first_byte
-    return place(shown.inside, shown.sent, end, shown.returned or finished)
+    return place(shown.inside, *_line(shown), shown.returned or finished)
+
+
+def _line(call: EngineCall) -> tuple[int, int]:
+    """Between which stamps of ours an engine behind a wire worked for its first token or answer."""
+    return call.sent, call.first_token or call.first_byte
 
 
 def _close(interval: Interval, finished: int) -> IntervalRecord:

@@ -12,14 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from llm_trace import semconv as s
-from llm_trace.core import faults
 from llm_trace.core.ledger import Claim
 
 _NAMED: Final = (s.MODEL_LOAD, s.QUEUE_WAIT, s.PREFILL, s.DECODE, s.FIRST_TOKEN)
 """The phases of the engine that keep their names on our line, in the order of their end; what else
 it did, before it queued the request, is `engine` to us."""
-
-CONTRADICTED: Final = "upstream_ledger"
 
 
 class Inside(NamedTuple):
@@ -35,13 +32,17 @@ class Inside(NamedTuple):
         """All that is accounted for, ns."""
         return sum(self.phases.values())
 
+    def fits(self, start: int, end: int) -> bool:
+        """Whether it can be of the stretch between two stamps, monotonic ns."""
+        return 0 < start <= end and self.total <= end - start
+
     def network(self, start: int, end: int) -> int:
         """What of our stretch the engine's server does not account for, ns."""
         return end - start - self.total if self.whole else 0
 
 
 def place(inside: Inside, start: int, end: int, until: int) -> list[Claim]:
-    """The engine's phases as claims on our line; none where they contradict it.
+    """The engine's phases as claims on our line; none where they do not fit.
 
     Args:
         inside: What the engine said.
@@ -49,8 +50,7 @@ def place(inside: Inside, start: int, end: int, until: int) -> list[Claim]:
         end: When the first token, or the head of an answer in one piece, was here.
         until: When the rest of that answer was here.
     """
-    if not 0 < start <= end or inside.total > end - start:
-        faults.drop(CONTRADICTED)
+    if not inside.fits(start, end):
         return []
     return [claim for claim in _laid(inside, start, end, until) if claim.start < claim.end]
 
