@@ -70,6 +70,7 @@ class Attempt:
         "_asked",
         "_detector",
         "_ending",
+        "_ends",
         "_first_chunk",
         "_json",
         "_limit",
@@ -86,7 +87,7 @@ class Attempt:
         self.call = call
         self._owned = owned
         self._ask = ask
-        self._asked = self._over = False
+        self._asked = self._over = self._ends = False
         self._limit = limit
         self._now = call.timeline.clock.monotonic_ns
         self._ending = Ending(handed_off=True)
@@ -113,7 +114,7 @@ class Attempt:
             faults.contain("upstream", error)
         active = timeline.activate(self.call.span_id)
         token = _sending.set(timeline)
-        self.call.sent = self._now()
+        self._stamp("sent")
         try:
             yield
         except BaseException as error:
@@ -123,6 +124,13 @@ class Attempt:
             _sending.reset(token)
             timeline.deactivate(active)
             _undress(headers, before)
+
+    def _stamp(self, name: str) -> int:
+        """Stamp the call, unless its token is here: an app may ask twice inside of one call."""
+        now = self._now()
+        if not self.call.first_token:
+            setattr(self.call, name, now)
+        return now
 
     def headers(self, present: Mapping[str, str]) -> dict[str, str]:
         """What goes onto the wire beside the headers that are `present`."""
@@ -157,14 +165,15 @@ class Attempt:
             header: Gives a header's value by its name.
         """
         call = self.call
-        call.first_byte = self._now()
+        first_byte = self._stamp("first_byte")
         call.attributes[s.HTTP_STATUS] = status
-        call.attributes[s.UPSTREAM_FIRST_BYTE] = (call.first_byte - call.sent) / 1e9
+        call.attributes[s.UPSTREAM_FIRST_BYTE] = (first_byte - call.sent) / 1e9
         self._ending.status = status
         kind = header("content-type") or ""
         framing = framing_of(kind)
         if framing is not None:
             self._detector = TokenDetector(framing)
+            self._ends = framing != "text"
         elif "json" in kind:
             self._json = BodyCopy(self._limit)
         if self._asked and header(inband.HEADER) is not None:
@@ -281,6 +290,8 @@ class Attempt:
         self._conclude(facts)
         if self._owned:
             self.call.end()
+        # What is read from now on, the client has kept: it was watched when it came.
+        self._sieve = self._detector = self._json = None
 
     def _facts(self) -> StreamFacts | None:
         """What the answer said of itself, in a stream or in one JSON document."""
@@ -329,7 +340,8 @@ class Attempt:
         ending, call = self._ending, self.call
         if self._seen & Seen.ERROR and facts is not None:
             ending.stream_error = facts.error_type
-        ending.unterminated = bool(self._seen & _GENERATED and not self._seen & _TERMINATED)
+        begun, ended = self._seen & _GENERATED, self._seen & _TERMINATED
+        ending.unterminated = bool(self._ends and begun and not ended)
         outcome, kind = decide(ending)
         call.attributes[s.UPSTREAM_OUTCOME] = outcome
         call.error_type = kind

@@ -61,6 +61,36 @@ def test_the_apps_ledger_is_split_by_the_engines_own(name, vllm, relay):
     assert not any(b"llm_trace" in answer.body for answer in answers)
 
 
+@pytest.fixture(scope="module")
+def unasking(vllm, vllm_tap, tmp_path_factory):
+    """The app, which does not ask for the ledger."""
+    started = []
+    engine = f"http://{LOOPBACK}:{vllm.port}"
+    env = exports_to(vllm_tap.endpoint, RELAY_ENGINE=engine, LLM_TRACE_LEDGER_IN_BAND="off")
+    server = serving(started, tmp_path_factory.mktemp("unasking"), "relays:create", **env)
+    yield server
+    server.stop()
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_vllms_per_request_metrics_split_the_wait(name, vllm, unasking):
+    """Without the ledger in band vLLM's own metrics do: its queue, and a prefill without it."""
+    requests = [
+        (f"/{name}{PATH}", chat(f"metrics {name} {n} " + "and so on " * 40 * n, 50, **COUNTED))
+        for n in range(2 * SLOTS)
+    ]
+    answers = asked(unasking.port, *requests)
+
+    for app, (engine,), (call,) in trees(vllm.tap, answers):
+        ours = ttft_phases(app)
+        assert ours[s.QUEUE_WAIT] == pytest.approx(engine.attributes[s.LATENCY_QUEUE], abs=US)
+        assert ours[s.PREFILL] == pytest.approx(engine.attributes[s.LATENCY_PREFILL], abs=US)
+        assert ours[s.ENGINE] > 0
+        assert s.NETWORK not in ours
+        assert sum(round(x * 1e9) for x in ours.values()) == round(app.attributes[s.TTFT] * 1e9)
+        assert call.attributes[s.UPSTREAM_OUTCOME] == "ok"
+
+
 def test_an_answer_in_one_piece(vllm, relay):
     """The head told what the engine did, and its decode is vLLM's."""
     body = chat("all at once, please", 50, stream=False)

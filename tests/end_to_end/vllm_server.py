@@ -30,7 +30,11 @@ _FLAGS = (
     *("--dtype", "bfloat16", "--enforce-eager", "--load-format", "dummy"),
     *("--max-model-len", "16384", "--max-num-seqs", SLOTS, "--max-num-batched-tokens", "512"),
     *("--block-size", "32", "--kv-cache-memory-bytes", 128 << 20),
-    *("--enable-prompt-tokens-details", "--disable-uvicorn-access-log"),
+    *(
+        "--enable-prompt-tokens-details",
+        "--enable-per-request-metrics",
+        "--disable-uvicorn-access-log",
+    ),
 )
 
 

@@ -712,3 +712,50 @@ def test_a_client_inside_of_a_client_is_one_call(module, clock):
     record, _ = serve(work, clock)
 
     assert 1 == len(record.calls)
+
+
+def test_a_stream_of_plain_text_has_no_terminator(module, clock):
+    """An engine that streams text alone is complete when it ends."""
+    engine = Engine(clock, Answer(5, b"one ", 5, b"two", headers={"content-type": "text/plain"}))
+
+    record, body = serve(streamed_by("async", module, engine), clock)
+
+    (call,) = record.calls
+    assert body == b"one two"
+    assert (call.attributes[s.UPSTREAM_OUTCOME], call.first_token - START) == ("ok", 5)
+
+
+def test_what_is_read_again_is_not_watched_again(module, clock):
+    """A compressed answer that the client keeps may be iterated over as often as the app likes."""
+    packed = gzip.compress(event("a") + STOP + DONE)
+    engine = Engine(clock, Answer(packed, headers={**SSE, "content-encoding": "gzip"}))
+
+    async def work():
+        response = await async_client(module, engine).post(URL, json=BODY)
+        clock.advance(50)
+        async for data in response.aiter_bytes():
+            yield data
+
+    record, body = serve(work, clock)
+
+    (call,) = record.calls
+    assert event("a") + STOP + DONE == body
+    assert (call.first_token, call.last_token, call.returned) == (START, START, START)
+
+
+def test_two_questions_inside_of_one_call_by_hand(module, clock):
+    """The first token is the first one's, and its ledger stays the one that is laid."""
+    engine = Engine(clock, in_band(), in_band())
+    client = async_client(module, engine)
+
+    async def work():
+        with llm_trace.engine_call("chat", "by-hand"):
+            for _ in range(2):
+                async for data in relayed(client):
+                    yield data
+
+    record, _ = serve(work, clock)
+
+    assert 1 == len(record.calls)
+    assert record.ttft_phases[s.QUEUE_WAIT] == 40 * US
+    assert not faults.dropped
