@@ -215,7 +215,7 @@ def _jaeger_span(span: Any, processes: Mapping[str, Any]) -> Span | None:
     if not isinstance(span, Mapping):
         return None
     start, took = _ns(span.get("startTime")), _integer(span.get("duration"))
-    trace_id, span_id = _id(span.get("traceID")), _id(span.get("spanID"))
+    trace_id, span_id = _jaeger_id(span.get("traceID"), 32), _jaeger_id(span.get("spanID"), 16)
     if start is None or took is None or took < 0 or not trace_id or not span_id:
         return None
     process = processes.get(str(span.get("processID")))
@@ -236,8 +236,16 @@ def _jaeger_span(span: Any, processes: Mapping[str, Any]) -> Span | None:
     )
 
 
+def _jaeger_id(value: Any, length: int) -> str:
+    """Jaeger may leave out leading zeros; a trace id may be half as long."""
+    text = value.lower() if isinstance(value, str) else ""
+    if not text.strip("0") or len(text) > length or not set(text) <= _HEX:
+        return ""
+    return text.zfill(length)
+
+
 def _jaeger_parent(references: Any) -> str:
     for each in _list(references):
         if isinstance(each, Mapping) and each.get("refType") == "CHILD_OF":
-            return _id(each.get("spanID"))
+            return _jaeger_id(each.get("spanID"), 16)
     return ""

@@ -327,6 +327,24 @@ def test_a_span_that_is_its_own_ancestor_is_left_out(run, tmp_path):
     assert run(file, "--trace-id", spans[0]["traceId"])[0] in {0, 2}
 
 
+def test_ids_of_jaeger_may_lack_their_zeros():
+    """The parent is found all the same."""
+    spans = [
+        {"traceID": "ab", "spanID": "1", "startTime": 5, "duration": 1},
+        {
+            "traceID": "ab",
+            "spanID": "2",
+            "startTime": 5,
+            "duration": 1,
+            "references": [{"refType": "CHILD_OF", "spanID": "01"}],
+        },
+    ]
+    root, child = read(json.dumps({"data": [{"spans": spans}]})).spans
+
+    assert root.trace_id == f"{0xAB:032x}"
+    assert child.parent_id == root.span_id == f"{1:016x}"
+
+
 def test_ids_in_base64_are_read():
     """As plain protobuf JSON writes them, and older Tempo."""
     text = NATIVE.read_text().replace(QUEUED, "ZSl/R89nHXMKEuzLEr2b8w==")
