@@ -104,8 +104,7 @@ class SpanObserver:
         if self._expect is not None and (seconds := self._expect(record)) is not None:
             attributes[s.EXPECTED_TTFT] = seconds
         if self._judge is not None and (verdict := self._judge(record)) is not None:
-            said = verdict.attributes()
-            attributes.update((key, value) for key, value in said if value is not None)
+            attributes.update(clean_all(verdict.attributes(), self._limit))
         return FinishedSpan(
             root_name(record),
             family.root,

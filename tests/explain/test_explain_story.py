@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from told_requests import MS, Told, rag
 
+import llm_trace
 from llm_trace.diagnosis.verdict import judge
 from llm_trace.explain import definitions
 from llm_trace.explain.judged import verdict_on
@@ -132,3 +133,28 @@ def test_an_app_and_its_engine_are_told_apart():
     [[outer, engine]] = stories(document)
     assert (outer.root.span_id, engine.root.span_id) == (root["spanId"], inner["spanId"])
     assert engine.root.span_id in {span.span_id for span in outer.spans}
+
+
+def test_a_phase_that_the_app_named_strangely_is_told_safely():
+    """Its name is in the reason; nothing of it may stop an export."""
+    one = Told()
+    one.serve(lambda: enter("re\ud800rank"), 900 * MS, leave, *rag(queue=1))
+    [[story]] = stories(one.document)
+
+    verdict = verdict_on(story, None)
+    assert verdict.cause == "app_phase"
+    verdict.reason.encode()
+
+
+_open = []
+
+
+def enter(name):
+    """Begin a phase of the app."""
+    _open.append(llm_trace.phase(name))
+    _open[-1].__enter__()
+
+
+def leave():
+    """End it."""
+    _open.pop().__exit__(None, None, None)
