@@ -146,6 +146,8 @@ UPSTREAM_PREFIX: Final = "llm_trace.upstream.phase."
 RETRIEVAL_DOCUMENTS: Final = "llm_trace.retrieval.documents"
 RETRIEVAL_TOKENS: Final = "llm_trace.retrieval.tokens"
 REASON: Final = "llm_trace.reason"
+SAMPLING_REASON: Final = "llm_trace.sampling.reason"
+SAMPLING_RATIO: Final = "llm_trace.sampling.ratio"
 
 VERDICT: Final = "llm_trace.verdict"
 VERDICT_CONFIDENCE: Final = "llm_trace.verdict.confidence"

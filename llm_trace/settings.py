@@ -209,6 +209,12 @@ class Settings:
     flight_recorder_path: str = _setting(
         "/debug/llm_trace", str, "Where they are shown, as OTLP JSON for `llm-trace explain`."
     )
+    tail_share: float = _setting(
+        1.0,
+        _decimal,
+        "Share of ordinary requests whose traces are kept, 0 to 1. Slow (`slow_ttft`, else 4 s), "
+        "failed, cancelled and cold ones are kept all; metrics count every one.",
+    )
     shutdown_timeout: float = _setting(
         5.0, _decimal, "Seconds that the process may spend on sending the last spans at its end."
     )
@@ -356,6 +362,10 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         f"use a whole number up to {MAX_FLIGHTS}",
     ),
     "flight_recorder_path": (_is_path, "begin the path with /"),
+    "tail_share": (
+        lambda v: _is_number(v, 1) or (v == 0 and not isinstance(v, bool)),
+        "use a share from 0 to 1",
+    ),
     "shutdown_timeout": (
         lambda v: _is_number(v, MAX_TIMEOUT),
         f"use seconds above 0, up to {MAX_TIMEOUT}",

@@ -92,8 +92,9 @@ def _compose(settings: Settings) -> Dispatch:
         exports.start()
         metrics.start()
 
-    tracer = OtelTracer(_hearing(exports.sink, settings.retrieval_stores))
-    dispatch = Dispatch(tracer, observers, exports.flush, metrics.on_lag, start)
+    find_sink, sample = _tail(settings, exports.sink)
+    tracer = OtelTracer(_hearing(find_sink, settings.retrieval_stores))
+    dispatch = Dispatch(tracer, observers, exports.flush, metrics.on_lag, start, sample)
     metrics.watch(dispatch)
     return dispatch
 
@@ -214,6 +215,38 @@ def _apps_provider() -> object | None:
     from opentelemetry.trace import get_tracer_provider  # noqa: PLC0415
 
     return _unwrapped(get_tracer_provider())
+
+
+def _tail(
+    settings: Settings, find_sink: Callable[[], SpanSink | None]
+) -> tuple[Callable[[], SpanSink | None], Callable[[RequestRecord], RequestRecord] | None]:
+    """`find_sink` as tail sampling needs it, and who decides; nobody where all is kept."""
+    if settings.tail_share == 1:
+        return find_sink, None
+    from llm_trace.observers.held import Held, HoldingSink  # noqa: PLC0415
+    from llm_trace.observers.tail import TailSampler  # noqa: PLC0415
+
+    held = Held()
+    last: tuple[SpanSink | None, SpanSink | None] = (None, None)
+
+    def find() -> SpanSink | None:
+        nonlocal last
+        sink = find_sink()
+        if sink is not last[0]:
+            last = (sink, sink)
+            if sink is _global_sink() and sink is not None:
+                held.gate(_apps_provider())
+                last = (sink, HoldingSink(sink, held))
+        return last[1]
+
+    def is_whole() -> bool:
+        sink = find()
+        return sink is not None and sink.takes_all
+
+    sampler = TailSampler(
+        settings.tail_share, settings.slow_ttft, settle=held.settle, is_whole=is_whole
+    )
+    return find, sampler
 
 
 def _hearing(

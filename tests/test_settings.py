@@ -34,6 +34,7 @@ GOOD = {
     "max_edge_seconds": ("0", 0.0),
     "flight_recorder": ("50", 50),
     "flight_recorder_path": ("/flights", "/flights"),
+    "tail_share": ("0.05", 0.05),
     "shutdown_timeout": ("2", 2.0),
     "otlp_endpoint": ("http://collector:4318", "http://collector:4318"),
     "otlp_protocol": ("grpc", "grpc"),
@@ -67,6 +68,7 @@ BAD = {
     "max_edge_seconds": [-1, "5", None, False, float("inf"), float("nan"), 3601],
     "flight_recorder": [-1, 0.5, "5", None, True, 10_001],
     "flight_recorder_path": ["flights", "", None],
+    "tail_share": [-0.1, 1.1, "0.5", None, float("nan"), True, False],
     "shutdown_timeout": [0, -1, "5", None, float("inf"), float("nan"), 3601],
     "otlp_endpoint": ["", " ", 5, b"http://x"],
     "otlp_protocol": ["http", "", 5, [], {}],
@@ -96,6 +98,7 @@ BAD_TEXT = {
     "slow_ttft": ("never", "use a number"),
     "flight_recorder": ("-1", "use a whole number up to 10000"),
     "flight_recorder_path": ("flights", "begin the path with /"),
+    "tail_share": ("1.5", "use a share from 0 to 1"),
     "shutdown_timeout": ("inf", "use seconds above 0, up to 3600"),
     "otlp_protocol": ("http", "use grpc or http/protobuf"),
 }

@@ -59,6 +59,8 @@ _ERROR: Final = Status(StatusCode.ERROR)
 _QUIET_SECONDS: Final = 60
 _GRPC_LOGGER: Final = "opentelemetry.exporter.otlp.proto.grpc.exporter"
 """Where both gRPC exporters log."""
+_TAKE_ALL: Final = ("AlwaysOnSampler", "ParentBased{root:AlwaysOnSampler,")
+"""How samplers that take every trace that begins with them describe themselves."""
 _SPANS_A_TRACE: Final = 8
 """By which the SDK's batch size, in spans, becomes one in traces; exports keep to the former."""
 _ENGINES_OWN: Final = "vllm.instrumenting_module_name"
@@ -76,6 +78,8 @@ class ProviderSink:
         self._provider = provider
         self.new_trace_id: Callable[[], int] = provider.id_generator.generate_trace_id
         self.new_span_id: Callable[[], int] = provider.id_generator.generate_span_id
+        describe = getattr(provider.sampler, "get_description", str)
+        self.takes_all = describe().startswith(_TAKE_ALL)
 
     def sample(
         self, parent: Context | None, trace_id: int, name: str, kind: SpanKind

@@ -37,6 +37,9 @@ class Trace(Protocol):
 class SpanSink(Protocol):
     """A provider, as far as finished spans need one."""
 
+    takes_all: bool
+    """Whether its sampler takes every trace that begins here."""
+
     def new_trace_id(self) -> int:
         """A trace id by the provider's generator."""
 
