@@ -759,3 +759,37 @@ def test_two_questions_inside_of_one_call_by_hand(module, clock):
     assert 1 == len(record.calls)
     assert record.ttft_phases[s.QUEUE_WAIT] == 40 * US
     assert not faults.dropped
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_an_answer_in_one_piece_that_breaks(way, module, clock):
+    """The client raises what it would have raised, and has let go of the connection."""
+    error = module.ReadTimeout("slow")
+    engine = Engine(clock, Answer(b'{"usage', error, headers=JSON))
+    caught = []
+
+    async def work():
+        try:
+            if way == "sync":
+                sync_client(module, engine).post(URL, json=BODY)
+            else:
+                await async_client(module, engine).post(URL, json=BODY)
+        except module.ReadTimeout as raised:
+            caught.append(raised)
+        yield b""
+
+    record, _ = serve(work, clock)
+
+    (call,) = record.calls
+    assert caught == [error]
+    assert call.attributes[s.UPSTREAM_OUTCOME] == "timeout"
+    assert engine.closed >= 1
+
+
+def test_a_sync_stream_that_ends_in_a_beginning(module, clock):
+    """What was held back as the beginning of a ledger comes with the end."""
+    engine = Engine(clock, Answer(event("a") + b": llm", headers=TOLD))
+
+    _, body = serve(streamed_by("sync", module, engine), clock)
+
+    assert event("a") + b": llm" == body

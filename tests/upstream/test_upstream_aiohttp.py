@@ -1,0 +1,185 @@
+"""Calls made with aiohttp: the rarer ways of a session, against a server of aiohttp's own."""
+
+from __future__ import annotations
+
+import json
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from staged_engine import BODY, DONE, STOP, event, serve
+
+from llm_trace import semconv as s
+from llm_trace.core.inband import END, FIRST_TOKEN, comment
+
+pytestmark = pytest.mark.usefixtures("_watching")
+
+PATH = "/v1/chat/completions"
+TOLD = {"content-type": "text/event-stream", "x-llm-trace-ledger": "1"}
+
+
+def called(answer, ask, clock, **session):
+    """The record of a request in which `ask` calls a server that gives `answer`, and its bytes."""
+
+    async def work():
+        app = web.Application()
+        app.router.add_post(PATH, answer)
+        async with (
+            TestServer(app) as server,
+            aiohttp.ClientSession(server.make_url("/"), **session) as made,
+        ):
+            async for data in ask(made):
+                yield data
+
+    return serve(work, clock)
+
+
+def streaming(*parts, breaks=False):
+    """An answer in parts, of which each is sent by itself."""
+
+    async def answer(request):
+        response = web.StreamResponse(headers=TOLD)
+        await response.prepare(request)
+        for part in parts:
+            await response.write(part)
+        if breaks:
+            request.transport.abort()
+        return response
+
+    return answer
+
+
+PARTS = (comment(FIRST_TOKEN, {}) + event("a"), event("b"), STOP, comment(END, {}) + DONE)
+CLEAN = event("a") + event("b") + STOP + DONE
+
+
+async def posted(session):
+    """One call, of which nothing is read yet."""
+    return await session.post(PATH, json=BODY)
+
+
+def test_reading_without_waiting(clock):
+    """What is there is watched, and read clean, too."""
+
+    async def ask(session):
+        response = await posted(session)
+        first = await response.content.readline()
+        await response.content.wait_eof()
+        yield first + response.content.read_nowait()
+        response.close()
+
+    record, body = called(streaming(*PARTS), ask, clock)
+
+    (call,) = record.calls
+    assert body == CLEAN
+    assert (call.attributes[s.UPSTREAM_OUTCOME], call.finish_reason) == ("ok", "stop")
+
+
+def test_the_reader_is_still_aiohttps(clock):
+    """What tells readers by their class knows it, and what is not about reading is the reader's."""
+
+    async def ask(session):
+        response = await posted(session)
+        content = response.content
+        assert isinstance(content, aiohttp.StreamReader)
+        assert content.exception() is None
+        assert not content.at_eof()
+        yield await response.read()
+        assert content.at_eof()
+        assert content.total_bytes > 0
+
+    _, body = called(streaming(*PARTS), ask, clock)
+
+    assert body == CLEAN
+
+
+def test_an_answer_without_a_body(clock):
+    """There is nothing to wait for."""
+
+    async def answer(_request):
+        return web.Response(status=503)
+
+    async def ask(session):
+        async with session.post(PATH, json=BODY):
+            yield b""
+
+    record, _ = called(answer, ask, clock)
+
+    (call,) = record.calls
+    assert (call.error_type, call.attributes[s.UPSTREAM_OUTCOME]) == ("503", "error")
+
+
+def test_a_session_that_raises_for_a_status(clock):
+    """The app gets the session's own exception, and the call says what the engine said."""
+    caught = []
+
+    async def answer(_request):
+        return web.json_response({"error": {}}, status=429)
+
+    async def ask(session):
+        try:
+            await posted(session)
+        except aiohttp.ClientResponseError as error:
+            caught.append(error.status)
+        yield b""
+
+    record, _ = called(answer, ask, clock, raise_for_status=True)
+
+    (call,) = record.calls
+    assert caught == [429]
+    assert (call.error_type, call.attributes[s.UPSTREAM_OUTCOME]) == ("429", "rejected")
+    assert call.attributes[s.HTTP_STATUS] == 429
+
+
+def test_a_stream_that_breaks(clock):
+    """The app gets aiohttp's own exception."""
+    caught = []
+
+    async def ask(session):
+        response = await posted(session)
+        try:
+            async for data in response.content.iter_any():
+                yield data
+        except aiohttp.ClientPayloadError as error:
+            caught.append(error)
+
+    record, _ = called(streaming(event("a"), breaks=True), ask, clock)
+
+    (call,) = record.calls
+    assert len(caught) == 1
+    assert call.error_type == "aiohttp.client_exceptions.ClientPayloadError"
+    assert call.attributes[s.UPSTREAM_OUTCOME] == "error"
+
+
+@pytest.mark.parametrize("data", [json.dumps(BODY), json.dumps(BODY).encode()])
+def test_a_body_that_the_app_has_encoded(data, clock):
+    """As text or as bytes: the model is read from it."""
+
+    async def ask(session):
+        async with session.post(PATH, data=data) as response:
+            yield await response.read()
+
+    record, _ = called(streaming(*PARTS), ask, clock)
+
+    assert [call.model for call in record.calls] == ["qwen"]
+
+
+def test_the_apps_headers_are_sent_as_they_are(clock):
+    """Given in any form, several of one name, and left alone."""
+    seen = []
+    given = [("X-Own", "1"), ("X-Own", "2")]
+
+    async def answer(request):
+        seen.extend(request.headers.getall("x-own"))
+        seen.append(request.headers["x-llm-trace-ledger"])
+        return web.json_response({})
+
+    async def ask(session):
+        async with session.post(PATH, json=BODY, headers=given) as response:
+            yield await response.read()
+
+    called(answer, ask, clock)
+
+    assert seen == ["1", "2", "1"]
+    assert given == [("X-Own", "1"), ("X-Own", "2")]
