@@ -9,6 +9,7 @@ tell when the app lets go of it.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import cache, partial
 from types import ModuleType
@@ -72,13 +73,17 @@ def _watch(response: Any, attempt: Attempt, module: ModuleType) -> None:
         return
     response.content = _reader_class(module.StreamReader)(response.content, attempt)
     for name in ("release", "close"):
-        setattr(response, name, _letting_go(getattr(response, name), attempt))
+        setattr(response, name, _letting_go(response, name, attempt))
 
 
-def _letting_go(method: Callable[..., Any], attempt: Attempt) -> Callable[..., Any]:
+def _letting_go(response: Any, name: str, attempt: Attempt) -> Callable[..., Any]:
+    """The method, heard; it must not keep the response alive, which closes what an app forgets."""
+    method, itself = getattr(type(response), name), weakref.ref(response)
+
     def let_go(*args: Any, **kwargs: Any) -> Any:
+        this = itself()
         try:
-            return method(*args, **kwargs)
+            return None if this is None else method(this, *args, **kwargs)
         finally:
             attempt.left()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -28,6 +29,7 @@ class WhenImported(MetaPathFinder):
 
     def __init__(self, acts: dict[str, Act]) -> None:
         self._acts = dict(acts)
+        self._asking = threading.local()
 
     def install(self) -> None:
         """Act on what is imported, and wait for the rest."""
@@ -39,23 +41,36 @@ class WhenImported(MetaPathFinder):
 
     def remove(self) -> None:
         """Wait no longer."""
+        self._acts.clear()
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # noqa: ARG002
-        """The spec that the others find, with a word for its loader."""
-        act = self._acts.pop(name, None)  # first, since the others are asked through us again
-        spec = importlib.util.find_spec(name) if act is not None else None
-        if act is None or spec is None or spec.loader is None:
+        """The spec that the others find, with a word for its loader.
+
+        Asking for a spec is not yet an import: many libraries only look whether another is there.
+        """
+        if name not in self._acts or getattr(self._asking, "name", None) == name:
             return None
-        load = spec.loader.exec_module
+        self._asking.name = name  # the others are asked through us again
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asking.name = None
+        if spec is not None and spec.loader is not None:
+            self._listen(spec.loader, name)
+        return spec
+
+    def _listen(self, loader: Any, name: str) -> None:
+        load = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             load(module)
-            _act(act, module)
+            act = self._acts.pop(name, None)
+            if act is not None:
+                _act(act, module)
 
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+        loader.exec_module = exec_module
 
 
 def _act(act: Act, module: ModuleType) -> None:

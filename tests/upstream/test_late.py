@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import subprocess
 import sys
 
@@ -47,6 +48,19 @@ def test_a_module_is_acted_on_when_it_is_imported(fresh, waiting):
 
     assert seen == [1]
     assert module.__spec__.loader is module.__loader__
+
+
+def test_looking_for_a_module_is_not_importing_it(fresh, waiting):
+    """A library that only looks whether it is there takes nothing away."""
+    seen = []
+    waiting({fresh: lambda module: seen.append(module.value)})
+
+    assert importlib.util.find_spec(fresh) is not None
+    assert importlib.util.find_spec(fresh) is not None
+    assert seen == []
+    importlib.import_module(fresh)
+
+    assert seen == [1]
 
 
 def test_a_module_that_is_there_is_acted_on_at_once(waiting):
@@ -95,6 +109,8 @@ llm_trace.instrument(Starlette())
 clients = {"httpx", "httpx2", "httpcore", "aiohttp", "openai", "multidict", "yarl"}
 assert clients.isdisjoint(sys.modules), clients & set(sys.modules)
 
+import importlib.util
+assert all(map(importlib.util.find_spec, ("httpx", "aiohttp")))
 import aiohttp, httpx
 assert hasattr(httpx.Client.send, "__wrapped__")
 assert hasattr(httpx.AsyncClient.send, "__wrapped__")

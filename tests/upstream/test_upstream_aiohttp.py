@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 
 import aiohttp
 import pytest
@@ -143,6 +145,8 @@ def test_a_stream_that_breaks(clock):
                 yield data
         except aiohttp.ClientPayloadError as error:
             caught.append(error)
+        finally:
+            response.close()
 
     record, _ = called(streaming(event("a"), breaks=True), ask, clock)
 
@@ -183,3 +187,22 @@ def test_the_apps_headers_are_sent_as_they_are(clock):
 
     assert seen == ["1", "2", "1"]
     assert given == [("X-Own", "1"), ("X-Own", "2")]
+
+
+def test_an_answer_that_the_app_forgets_is_forgotten(clock):
+    """Nothing of ours keeps it alive: it goes with the last that the app knows of it."""
+    kept = []
+
+    async def ask(session):
+        response = await posted(session)
+        await response.read()
+        kept.append(weakref.ref(response))
+        gc.disable()
+        del response
+        yield b""
+
+    try:
+        called(streaming(*PARTS), ask, clock)
+        assert kept[0]() is None
+    finally:
+        gc.enable()

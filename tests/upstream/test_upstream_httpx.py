@@ -793,3 +793,24 @@ def test_a_sync_stream_that_ends_in_a_beginning(module, clock):
     _, body = serve(streamed_by("sync", module, engine), clock)
 
     assert event("a") + b": llm" == body
+
+
+def test_nothing_of_what_is_said_is_kept(module, clock):
+    """No prompt, answer, key, query string or user of the URL is in the record of a call."""
+    canary = "canary-7f3a"
+    url = URL.replace("http://", f"http://{canary}-user:{canary}-password@") + f"?key={canary}"
+    body = {**BODY, "messages": [{"role": "user", "content": canary}], "user": canary}
+    error = f'data: {{"error": {{"type": "Bad", "message": "{canary}"}}}}\n\n'.encode()
+    engine = Engine(clock, Answer(event(canary), error), Answer(event(canary), STOP))
+    client = async_client(module, engine)
+
+    async def work():
+        headers = {"authorization": f"Bearer {canary}", "cookie": canary}
+        for _ in range(2):
+            yield (await client.post(url, json=body, headers=headers)).content
+
+    record, answered = serve(work, clock, tracer=Tracer())
+
+    assert canary.encode() in answered
+    assert len(record.calls) == 2
+    assert canary not in repr(record)
