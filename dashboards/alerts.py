@@ -11,6 +11,7 @@ from dashboards import burns, dcgm, gpus, knobs, rules, vllm
 from dashboards import queries as q
 from dashboards.alert import ENGINE, MODEL, NUMBER, SECONDS, SHARE, Alert, text_of
 from llm_trace import semconv as s
+from llm_trace.asgi.ticker import INTERVAL
 
 # --- the engine -------------------------------------------------------------------------------
 
@@ -44,6 +45,14 @@ def _slow(phase: str, seconds: float) -> str:
     )
     every = q.select(s.PHASE_DURATION, *where, part="count")
     return f"({took}) > {seconds:g} {q.at_least(knobs.ENOUGH, every, _W)}"
+
+
+def _blocked() -> str:
+    late, ticks = (
+        q.total(q.rate(q.select(s.EVENT_LOOP_LAG, part=part), _W), "job", "instance")
+        for part in ("sum", "count")
+    )
+    return q.part_of(late, f"{INTERVAL} * {ticks}")
 
 
 def _silent_join() -> str:
@@ -140,6 +149,15 @@ ALERTS: Final = (
         f"First tokens of {MODEL} are ready and do not reach the client.",
         f"The {P} from the engine's first token to the client's is {SECONDS} in the last {_W}; "
         f"more than {knobs.DELIVERY_SECONDS:g} s is slow. The engine has done its work by then.",
+        hold=knobs.HOLD,
+    ),
+    Alert(
+        "LlmTraceEventLoopBlocked",
+        "warning",
+        f"{_blocked()} > {knobs.LOOP_BLOCKED_SHARE}",
+        f"The event loop of {text_of('instance')} is blocked.",
+        f"{SHARE} of the last {_W} it ran something else than what was due: every request of the "
+        "process waits for that, before the engine and after it, and the engine looks slow.",
         hold=knobs.HOLD,
     ),
     Alert(

@@ -88,6 +88,9 @@ RETRIEVAL_SECONDS: Final = 0.5
 DELIVERY_SECONDS: Final = 0.25
 """From the engine's first token to the client's, above this, is slow."""
 
+LOOP_BLOCKED_SHARE: Final = 0.1
+"""Share of the time for which an event loop is blocked, from which on it holds everybody up."""
+
 UNSPLIT_SHARE: Final = 0.5
 """Share of TTFT without a split from which on the join with the engine counts as silent."""
 

@@ -165,6 +165,11 @@ def heat(metric: Metric, *where: str) -> str:
     return total(increase(shown(metric, *where, part="bucket")), "le")
 
 
+def part_of(part: str, rest: str) -> str:
+    """`part` of `part` and `rest` together; nothing where both are zero."""
+    return f"{part} / ({part} + {rest} > 0)"
+
+
 def at_least(number: int, counter: str, window: str) -> str:
     """What an expression is joined with, so that it is quiet for models with few requests."""
     return f"and on ({MODEL}) {total(increase(counter, window), MODEL)} >= {number}"

@@ -9,6 +9,7 @@ from dashboards import panels as p
 from dashboards import phases as ph
 from dashboards import queries as q
 from llm_trace import semconv as s
+from llm_trace.asgi.ticker import INTERVAL
 
 APP: Final = (s.ADMISSION, s.RETRIEVAL, s.MODEL_LOAD, s.PREPARE, s.GENERATION, s.OTHER)
 """Phases in which the app has the request."""
@@ -114,10 +115,69 @@ AFTER: Final = p.Row(
     ),
 )
 
+
+def _blocked() -> str:
+    late, ticks = (
+        q.total(q.rate(q.shown(s.EVENT_LOOP_LAG, part=part)), "instance")
+        for part in ("sum", "count")
+    )
+    return q.part_of(late, f"{INTERVAL} * {ticks}")
+
+
+def _held(metric: s.Metric) -> str:
+    """The share of the requests that were held back at all."""
+    held, every = q.shown(metric, part="count"), q.shown(s.REQUEST_DURATION, part="count")
+    return q.ratio(q.total(q.rate(held)), q.total(q.rate(every)))
+
+
+BESIDE: Final = p.Row(
+    "Neither the app nor the engine",
+    (
+        p.lines(
+            "Event loop blocked",
+            "Share of the time for which a loop ran something else than what was due. Up to 2 % "
+            "is the rounding of its timer; above, synchronous calls hold every request up.",
+            p.SHARE,
+            p.Query(_blocked(), "{{instance}}"),
+        ),
+        p.heat(
+            "Event-loop lag, spread",
+            "How late the loop's timer ran, twenty times a second: the length of each block.",
+            s.EVENT_LOOP_LAG,
+            width=12,
+        ),
+        p.latency(
+            "Edge",
+            "From the proxy's X-Request-Start to the arrival here, by two clocks and outside of "
+            "the ledger; no data where no proxy sets it.",
+            s.EDGE_TIME,
+        ),
+        p.lines(
+            "Held back by the client",
+            "Share of the requests whose client did not read in time: before their first token, "
+            "and at all.",
+            p.SHARE,
+            p.Query(_held(s.TTFT_SEND_WAIT_TIME), "before the first token"),
+            p.Query(_held(s.SEND_WAIT_TIME), "at all"),
+        ),
+        p.latency(
+            "First token held back by the client",
+            "How long those waited for their client before the first token; in the ledger it is "
+            "in first_token.",
+            s.TTFT_SEND_WAIT_TIME,
+        ),
+        p.latency(
+            "Answer held back by the client",
+            "How long those waited for their client in all; in the ledger it is in decode.",
+            s.SEND_WAIT_TIME,
+        ),
+    ),
+)
+
 BOARD: Final = p.Board(
     "llm-trace-delivery",
     "LLM: app and delivery",
     "What the app does before the engine, and what keeps tokens from the client after it.",
     f"label_values({q.select(s.TTFT_OR_END, part='count')}, {q.MODEL})",
-    (BEFORE, AFTER),
+    (BEFORE, AFTER, BESIDE),
 )

@@ -80,6 +80,44 @@ DELIVERY = (
     ),
 )
 
+
+def lag(late, ticks):
+    """Build the seconds a minute for which a loop was blocked, and its timer's runs a minute."""
+    return ours(s.EVENT_LOOP_LAG, late, "sum"), ours(s.EVENT_LOOP_LAG, ticks, "count")
+
+
+LOOP = (
+    Case(
+        "A loop that is blocked for a quarter of each minute holds everybody up",
+        "LlmTraceEventLoopBlocked",
+        20,
+        lag("0+15x30", "0+900x30"),
+        (
+            fires(
+                "LlmTraceEventLoopBlocked",
+                "warning",
+                "The event loop of app:8000 is blocked.",
+                "25% of the last 10m it ran something else than what was due: every request of "
+                "the process waits for that, before the engine and after it, and the engine looks "
+                "slow.",
+                **APP,
+            ),
+        ),
+    ),
+    Case(
+        "Timers that are a millisecond late are quiet: loops round them",
+        "LlmTraceEventLoopBlocked",
+        20,
+        lag("0+1.2x30", "0+1180x30"),
+    ),
+    Case(
+        "One long block, such as a model that was loaded, is quiet",
+        "LlmTraceEventLoopBlocked",
+        20,
+        lag("0x10 20x20", "0+1200x30"),
+    ),
+)
+
 UNSPLIT = (phase("0+8x30", s.ENGINE, "1"), phase("0+2x30", s.ADMISSION, "1"))
 
 JOIN = (
@@ -173,4 +211,4 @@ ERRORS = (
     ),
 )
 
-CASES = (*RETRIEVAL, *DELIVERY, *JOIN, *SPANS, *ERRORS)
+CASES = (*RETRIEVAL, *DELIVERY, *LOOP, *JOIN, *SPANS, *ERRORS)

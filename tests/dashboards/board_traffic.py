@@ -63,6 +63,10 @@ class Request:
     first_token: int = 4
     gap: int = 15
     cached: int = 0
+    edge: int = 5
+    """From the proxy's stamp to the arrival."""
+    held: int = 0
+    """For how long the client leaves its first message unread, and each one after it."""
     split: bool = True
     """Whether the engine gives moments of its own."""
     ends: str = "ok"
@@ -77,12 +81,35 @@ REQUESTS = (
     Request(retrieval=900, prefill=400),
     Request(load=5_000),
     Request(first_token=600, gap=200),
+    Request(held=80),
     Request(split=False),
     Request(ends="cancelled", queue=9_000),
     Request(ends="error"),
     Request(ends="rejected"),
 )
 """One of each kind: the traffic of half a minute."""
+
+
+class Client(Server):
+    """The client of `request`, behind a proxy, which may read slowly."""
+
+    def __init__(self, clock, request):
+        super().__init__(BODY)
+        self._clock = clock
+        self._request = request
+
+    @property
+    def scope(self):
+        """The request as the proxy handed it on."""
+        sent = self._clock.clock.wall_ns() - self._request.edge * MS
+        return http_scope(headers=[(b"x-request-start", b"t=%d" % (sent // MS))])
+
+    async def send(self, message):
+        """Take a message, held back for as long as the request says."""
+        if self._request.held:
+            await asyncio.sleep(0)
+            self._clock.advance(self._request.held * MS)
+        await super().send(message)
 
 
 def delta(**content):
@@ -196,7 +223,10 @@ class Served:
             with suppress(asyncio.CancelledError, RuntimeError):
                 served = app(self.clock, request)
                 heard = (self.observer, self.verdicts, *self.others)
-                asyncio.run(drive(served, *heard, body=BODY, **self._of_the_process()))
+                client = Client(self.clock, request)
+                with_client = {"server": client, "scope": client.scope}
+                asyncio.run(drive(served, *heard, **with_client, **self._of_the_process()))
+            self.observer.lagged(MS * request.held)
 
     def _of_the_process(self):
         return {"clock": self.clock, "tracer": self.tracer}

@@ -13,6 +13,8 @@ from uvicorn_server import exports_to, serving
 
 from llm_trace import semconv as s
 
+pytestmark = pytest.mark.services
+
 TOKENS = 60
 PAUSE = 0.015
 BODY = json.dumps({"tokens": TOKENS, "pause": PAUSE, "stream": True})
