@@ -55,6 +55,31 @@ class Row(NamedTuple):
         return abs(self.client - self.explained) <= max(RELATIVE * self.client, ABSOLUTE)
 
 
+class Held(NamedTuple):
+    """One percentile of the client's, and the bucket in which our histogram has the same."""
+
+    what: str
+    percentile: float
+    client: float
+    low: float
+    high: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the client's lies in that bucket, or as near to it as numbers that agree."""
+        near = max(RELATIVE * self.client, ABSOLUTE)
+        return self.low - near <= self.client <= self.high + near
+
+
+def hold(what: str, values: Sequence[float], buckets: Mapping[float, float]) -> list[Held]:
+    """Percentiles of the client's `values`, ms, in a histogram's cumulative counts by seconds."""
+    found = []
+    for p in PERCENTILES:
+        low, high = bucket_of(buckets, p)
+        found.append(Held(what, p, percentile(values, p), low * 1e3, high * 1e3))
+    return found
+
+
 def served(spans: Iterable[Any]) -> dict[str, Served]:
     """Our requests by the id of their answer: a root and its `decode` of each."""
     spans = list(spans)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from llm_trace import semconv as s
-from tests.outside_client.compare import PERCENTILES, Row, bucket_of, compare, pair, served
+from tests.outside_client.compare import Held, Row, compare, hold, pair, served
 
 ROOT: Final = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "end_to_end"))
@@ -36,9 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     client = _client()
     with tempfile.TemporaryDirectory() as folder:
-        rows, notes = _measure(Path(os.path.abspath(python)), client, Path(folder), options)  # noqa: PTH100 - resolving would leave the venv
-    _say("\n".join([_table(rows), "", *notes]))
-    return 0 if all(row.agrees for row in rows) else 1
+        python = Path(os.path.abspath(python))  # noqa: PTH100 - resolving would leave the venv
+        rows, held, notes = _measure(python, client, Path(folder), options)
+    _say("\n".join([_table(rows), "", _held(held), "", *notes]))
+    return 0 if all(found.agrees for found in (*rows, *held)) else 1
 
 
 def _say(what: str) -> None:
@@ -66,7 +67,7 @@ def _client() -> Path:
 
 def _measure(
     python: Path, client: Path, folder: Path, options: argparse.Namespace
-) -> tuple[list[Row], list[str]]:
+) -> tuple[list[Row], list[Held], list[str]]:
     tap = OtelTap(folder)
     model = make_model(python, folder)
     server = VllmServer(python, model, tap, folder)
@@ -80,7 +81,7 @@ def _measure(
             log=server.program,
         )
         pairs = pair(records, ours)
-        return compare(pairs), [*_ways(pairs), *_histogram(server.scrape(), ours)]
+        return compare(pairs), _histograms(server.scrape(), records), _ways(pairs)
     finally:
         server.stop()
         tap.stop()
@@ -119,7 +120,7 @@ def _table(rows: Sequence[Row]) -> str:
     head = f"{'ms':24}{'percentile':>10}{'aiperf':>10}{'ours':>10}{'and the way':>13}"
     lines = [
         f"{row.what:24}{f'p{100 * row.percentile:g}':>10}{row.client:10.2f}{row.ours:10.2f}"
-        f"{row.explained:13.2f}  {'agree' if row.agrees else 'DISAGREE'}"
+        f"{row.explained:13.2f}  {_word(row)}"
         for row in rows
     ]
     return "\n".join([head, *lines])
@@ -136,16 +137,37 @@ def _ways(pairs: Sequence[Any]) -> list[str]:
     ]
 
 
-def _histogram(page: Any, ours: Any) -> list[str]:
-    """Where our own histogram, of every request of the server, has the same percentiles."""
-    name = s.TIME_TO_FIRST_TOKEN.prometheus
+def _histograms(page: Any, records: Sequence[Any]) -> list[Held]:
+    """Our own histograms of the server's whole life beside all that the client measured.
+
+    The client's warm-up is in both; the server's own, in one piece, has no token on the way.
+    """
+    metrics = [record["metrics"] for record in records]
+    ttft = [one["time_to_first_token"]["value"] for one in metrics]
+    gaps = [gap for one in metrics for gap in one["inter_chunk_latency"]["value"]]
+    return [
+        *hold(s.TIME_TO_FIRST_TOKEN.prometheus, ttft, _buckets(page, s.TIME_TO_FIRST_TOKEN)),
+        *hold(s.TIME_PER_OUTPUT_CHUNK.prometheus, gaps, _buckets(page, s.TIME_PER_OUTPUT_CHUNK)),
+        *hold(s.INTER_TOKEN_LATENCY.prometheus, gaps, _buckets(page, s.INTER_TOKEN_LATENCY)),
+    ]
+
+
+def _buckets(page: Any, metric: s.Metric) -> dict[float, float]:
     buckets: dict[float, float] = {}
-    for sample in page.samples(f"{name}_bucket"):
+    for sample in page.samples(f"{metric.prometheus}_bucket"):
         bound = float(sample.labels["le"])
         buckets[bound] = buckets.get(bound, 0.0) + sample.value
-    found = [bucket_of(buckets, p) for p in PERCENTILES]
-    shown = ", ".join(
-        f"p{100 * p:g} in ({low * 1e3:g}, {high * 1e3:g}]"
-        for p, (low, high) in zip(PERCENTILES, found, strict=True)
-    )
-    return [f"{name}, of all {len(ours)} requests of the server, ms: {shown}."]
+    return buckets
+
+
+def _held(found: Sequence[Held]) -> str:
+    lines = [
+        f"{one.what:48}{f'p{100 * one.percentile:g}':>5}{one.client:10.2f} in "
+        f"({one.low:g}, {one.high:g}]  {_word(one)}"
+        for one in found
+    ]
+    return "\n".join(["our histogram, and aiperf's percentile in its bucket, ms", *lines])
+
+
+def _word(found: Row | Held) -> str:
+    return "agree" if found.agrees else "DISAGREE"

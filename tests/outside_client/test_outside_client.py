@@ -6,11 +6,13 @@ import pytest
 
 from llm_trace import semconv as s
 from tests.outside_client.compare import (
+    Held,
     Pair,
     Row,
     Served,
     bucket_of,
     compare,
+    hold,
     pair,
     percentile,
     served,
@@ -104,3 +106,12 @@ def test_a_histogram_has_its_percentile_in_a_bucket():
 
     assert bucket_of(buckets, 0.5) == (0.1, 0.2)
     assert bucket_of(buckets, 0.99) == (0.2, float("inf"))
+
+
+def test_a_percentile_may_lie_in_the_bucket_or_beside_it():
+    """A histogram knows no more than between which bounds it is."""
+    rows = hold("x", [150.0], {0.1: 0.0, 0.2: 10.0, float("inf"): 10.0})
+
+    assert rows == [Held("x", p, 150.0, 100.0, 200.0) for p in (0.5, 0.9, 0.99)]
+    agree = [Held("x", 0.5, client, 100.0, 200.0).agrees for client in (95.3, 95.1, 209, 211)]
+    assert agree == [True, False, True, False]
