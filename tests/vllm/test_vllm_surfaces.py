@@ -77,7 +77,7 @@ class Vllm:
         self.engine = self.made(
             "AsyncLLM",
             output_processor=processor,
-            vllm_config=SimpleNamespace(scheduler_config=scheduling),
+            vllm_config=self.made("VllmConfig", scheduler_config=scheduling),
             engine_core=self.made("AsyncMPClient", client_count=1),
         )
         self.processor = processor

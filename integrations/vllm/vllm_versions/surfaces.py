@@ -237,6 +237,7 @@ INFERRED: Final[Way] = (
     *BATCH,
     *fields(OUTPUT, "OutputProcessor", "request_states"),
     *fields(ASYNC_LLM, "AsyncLLM", "vllm_config", "engine_core"),
+    *fields("vllm/config/vllm.py", "VllmConfig", "scheduler_config"),
     *fields(CONFIG, "SchedulerConfig", "policy"),
     *fields(CORE_CLIENT, "AsyncMPClient", "client_count"),
 )
@@ -283,6 +284,14 @@ FEATURES: Final = (
         (INFERRED,),
     ),
     Feature(
+        "requests that wait for something else than room, apart",
+        (fields(STATS, "SchedulerStats", "num_skipped_waiting_reqs"),),
+    ),
+    Feature(
+        "the end of embedding and pooling requests",
+        (fields(ENGINE, "EngineCoreOutput", "pooling_output"),),
+    ),
+    Feature(
         "data-parallel rank",
         ((Method(LOGGERS, "StatLoggerBase", "record", ("scheduler_stats",), ("engine_idx",)),),),
     ),
@@ -307,7 +316,8 @@ FEATURES: Final = (
         "length of the prompt and name of the adapter",
         (
             (
-                *fields(ENGINE, "EngineCoreRequest", "prompt_token_ids", "lora_request"),
+                *fields(ENGINE, "EngineCoreRequest", "prompt_token_ids", "prompt_embeds"),
+                *fields(ENGINE, "EngineCoreRequest", "lora_request"),
                 Field(LORA, "LoRARequest", "lora_name"),
             ),
         ),
