@@ -26,7 +26,7 @@ def patch(patches: Patches, module: ModuleType) -> None:
 
     def make(request: Callable[..., Any]) -> Callable[..., Any]:
         async def traced(self: Any, method: str, str_or_url: Any, **kwargs: Any) -> Any:
-            attempt = _begin(self, method, str_or_url, kwargs)
+            attempt = _begin(self, method, str_or_url, kwargs) if patches.on else None
             if attempt is None:
                 return await request(self, method, str_or_url, **kwargs)
             headers = _copied(kwargs.get("headers"))

@@ -26,8 +26,8 @@ def patch(patches: Patches, module: ModuleType) -> None:
     # The clients check that a stream is of their own library's class.
     sync_stream = type("WatchedStream", (_WatchedSync, module.SyncByteStream), {})
     async_stream = type("WatchedAsyncStream", (_WatchedAsync, module.AsyncByteStream), {})
-    patches.wrap(module.Client, "send", lambda send: _sync_send(send, sync_stream))
-    patches.wrap(module.AsyncClient, "send", lambda send: _async_send(send, async_stream))
+    patches.wrap(module.Client, "send", lambda send: _sync_send(patches, send, sync_stream))
+    patches.wrap(module.AsyncClient, "send", lambda send: _async_send(patches, send, async_stream))
 
 
 def _begin(request: Any) -> Attempt | None:
@@ -45,9 +45,11 @@ def _url(url: Any) -> Url:
     return Url(url.scheme, url.host, url.port, url.path)
 
 
-def _sync_send(send: Callable[..., Any], watched: type[Any]) -> Callable[..., Any]:
+def _sync_send(
+    patches: Patches, send: Callable[..., Any], watched: type[Any]
+) -> Callable[..., Any]:
     def traced(self: Any, request: Any, *args: Any, stream: bool = False, **kwargs: Any) -> Any:
-        attempt = _begin(request)
+        attempt = _begin(request) if patches.on else None
         if attempt is None:
             return send(self, request, *args, stream=stream, **kwargs)
         with attempt.sending(request.headers), _heard(request, _hearing(request, attempt)):
@@ -64,11 +66,13 @@ def _sync_send(send: Callable[..., Any], watched: type[Any]) -> Callable[..., An
     return traced
 
 
-def _async_send(send: Callable[..., Any], watched: type[Any]) -> Callable[..., Any]:
+def _async_send(
+    patches: Patches, send: Callable[..., Any], watched: type[Any]
+) -> Callable[..., Any]:
     async def traced(
         self: Any, request: Any, *args: Any, stream: bool = False, **kwargs: Any
     ) -> Any:
-        attempt = _begin(request)
+        attempt = _begin(request) if patches.on else None
         if attempt is None:
             return await send(self, request, *args, stream=stream, **kwargs)
         with attempt.sending(request.headers), _heard(request, _hearing_async(request, attempt)):

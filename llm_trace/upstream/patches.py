@@ -1,7 +1,7 @@
 """Public methods of the clients' classes, replaced and put back.
 
 A class is where clients that were built before and after are both reached. A wrapper that cannot
-be taken off again, because somebody wrapped it in turn, is told to step aside.
+be taken off again, because somebody wrapped it in turn, stays and finds `on` false.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ class Patches:
     """What is replaced now."""
 
     def __init__(self) -> None:
+        self.on = False
+        """Whether what is replaced is to do anything."""
         self._done: list[tuple[type, str, Callable[..., Any], Callable[..., Any]]] = []
 
     def wrap(self, owner: type, name: str, make: Make) -> None:
@@ -33,6 +35,7 @@ class Patches:
 
     def undo(self) -> None:
         """Put everything back that nobody has wrapped since."""
+        self.on = False
         for owner, name, original, wrapper in reversed(self._done):
             if vars(owner).get(name) is wrapper:
                 setattr(owner, name, original)

@@ -25,6 +25,7 @@ def switch_on() -> None:
             "aiohttp": lambda module: aiohttp_client.patch(_patches, module),
         }
     )
+    _patches.on = True
     _waiting.append(finder)
     finder.install()
 

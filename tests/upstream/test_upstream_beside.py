@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import count
 
 import aiohttp
@@ -136,3 +138,49 @@ def test_aiohttp(provider, exporter, clock):
     record, seen = called(ask, clock)
 
     check_chain(record, seen, exporter)
+
+
+SENTRY = """
+import asyncio, sys
+import httpx, sentry_sdk
+from llm_trace.testing import FakeClock, Recorder, drive, response_body, response_start
+from llm_trace.upstream import switch_on
+
+def theirs():
+    sentry_sdk.init(dsn="http://key@127.0.0.1:9/1", traces_sample_rate=1.0, transport=print)
+
+for step in ((theirs, switch_on) if sys.argv[1] == "theirs first" else (switch_on, theirs)):
+    step()
+
+parents = []
+
+def answer(request):
+    parents.append(request.headers["sentry-trace"])
+    stream = b'data: {"choices": [{"delta": {"content": "a"}}]}\\n\\ndata: [DONE]\\n\\n'
+    return httpx.Response(200, content=stream, headers={"content-type": "text/event-stream"})
+
+async def app(scope, receive, send):
+    await receive()
+    with sentry_sdk.start_transaction(name="request"):
+        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+            body = {"model": "m", "stream": True}
+            got = await client.post("http://engine/v1/chat/completions", json=body)
+    await send(response_start("text/event-stream"))
+    await send(response_body(got.content))
+
+recorder = Recorder()
+asyncio.run(drive(app, recorder, clock=FakeClock()))
+(call,) = recorder.record.calls
+assert call.attributes["llm_trace.upstream.outcome"] == "ok", call
+assert len(parents) == 1 and parents[0]
+"""
+
+
+@pytest.mark.parametrize("order", ["theirs first", "ours first"])
+def test_sentry(order):
+    """It replaces the very method that we do: whichever came first, both see the call once."""
+    pytest.importorskip("sentry_sdk")
+    command = [sys.executable, "-c", SENTRY, order]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (0, "") == (ran.returncode, ran.stderr)

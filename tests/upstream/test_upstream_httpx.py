@@ -381,14 +381,29 @@ def test_clients_built_before_and_after(module, clock):
     assert originals == (module.Client.send, module.AsyncClient.send)
 
 
-def test_a_wrapper_of_somebody_else_is_left_alone(module, monkeypatch):
-    """What was wrapped over ours after us is not undone with ours."""
-    theirs = lambda *_args, **_kwargs: None  # noqa: E731 - any function
-    monkeypatch.setattr(module.Client, "send", theirs)
+def test_a_wrapper_of_somebody_else_is_left_alone(module, clock):
+    """What was wrapped over ours is not undone with ours, which does nothing any more."""
+    ours = module.AsyncClient.send
 
-    switch_off()
+    async def theirs(*args, **kwargs):
+        return await ours(*args, **kwargs)
 
-    assert module.Client.send is theirs
+    module.AsyncClient.send = theirs
+    engine = Engine(clock, *[Answer(*STREAM)] * 2)
+    client = async_client(module, engine)
+
+    async def work():
+        yield (await client.post(URL, json=BODY)).content
+
+    try:
+        on, _ = serve(work, clock)
+        switch_off()
+        off, _ = serve(work, clock)
+        assert module.AsyncClient.send is theirs
+    finally:
+        module.AsyncClient.send = ours.__wrapped__
+
+    assert (1, 0) == (len(on.calls), len(off.calls))
 
 
 def test_work_that_outlives_its_request_is_not_watched(module, clock):
