@@ -54,7 +54,7 @@ VALUES: Final[Mapping[str, Value]] = {
 """What a threshold may name, in each cell."""
 
 OF_THE_RUN: Final[Mapping[str, Callable[[Results], float | None]]] = {
-    "prefill_per_token": lambda results: results.prefill and results.prefill.slope,
+    "prefill_per_token": lambda results: results.prefill and results.prefill.resistant.slope,
 }
 """What it may name of the whole run."""
 

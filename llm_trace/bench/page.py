@@ -85,18 +85,18 @@ def _warnings(results: Results, checks: Sequence[Check]) -> Iterator[str]:
 
 
 def _by_length(results: Results) -> Iterator[str]:
+    fit = results.prefill
     for concurrency, group in groupby(results.cells, key=lambda one: one.cell.concurrency):
         cells = list(group)
+        fitted = fit if concurrency == min(results.plan.concurrencies) else None
         series = [Series(prefix, _points(cells, prefix)) for prefix in PREFIXES]
-        fit = results.prefill
-        if fit is not None and concurrency == min(results.plan.concurrencies):
-            series.append(_line(fit))
         title = f"By prompt length, {concurrency} at once"
         about = "; ".join(f"{place(one)}: {_ms(one.ttft, 'median')} ms" for one in cells)
         yield f"<h2>{escape(title)}</h2>"
-        yield lines(title, about, ("prompt tokens", "time to first token, ms"), series)
-    if results.prefill is not None:
-        yield f"<p>{escape(prefill_text(results.prefill))}</p>"
+        axes = ("prompt tokens", "time to first token, ms")
+        yield lines(title, about, axes, [*series, *([_line(fitted)] if fitted else [])])
+        if fitted is not None:
+            yield f"<p>{escape(prefill_text(fitted))}</p>"
 
 
 def _points(cells: Sequence[CellResult], prefix: str) -> list[Point]:
@@ -113,26 +113,31 @@ def _times(seconds: float | None) -> float | None:
 
 
 def _line(fit: Fit) -> Series:
-    ends = (fit.least_tokens, fit.most_tokens)
-    points = [Point(x, max(0.0, (fit.start + fit.slope * x) * 1e3)) for x in ends]
-    return Series("fitted, new", points, dashed=True)
+    ends, line = (fit.least_tokens, fit.most_tokens), fit.resistant
+    points = [Point(x, max(0.0, (line.start + line.slope * x) * 1e3)) for x in ends]
+    return Series("new, by the median of slopes", points, dashed=True)
 
 
 def _by_concurrency(results: Results) -> Iterator[str]:
     if len(results.plan.concurrencies) < 2:  # noqa: PLR2004 - a line needs two
         return
-    series = []
-    for length in results.plan.lengths:
-        for prefix in PREFIXES:
-            rates = [
-                Point(one.cell.concurrency, one.rates.output_tokens)
-                for one in results.cells
-                if one.cell[1:] == (length, prefix) and one.rates.output_tokens is not None
-            ]
-            series.append(Series(f"{length} {prefix}", rates))
-    about = "Output tokens a second over requests in flight, for each prompt length and prefix."
-    yield "<h2>Throughput</h2>"
-    yield lines("Throughput", about, ("requests in flight", "output tokens/s"), series)
+    for prefix in PREFIXES:
+        title = f"Throughput, {prefix} prefixes"
+        series = [Series(f"{n} tokens", _rates(results, n, prefix)) for n in results.plan.lengths]
+        about = "; ".join(
+            f"{one.name}: " + ", ".join(f"{p.y:.0f} at {p.x:.0f}" for p in one.points)
+            for one in series
+        )
+        yield f"<h2>{escape(title)}</h2>"
+        yield lines(title, about, ("requests in flight", "output tokens/s"), series)
+
+
+def _rates(results: Results, length: int, prefix: str) -> list[Point]:
+    return [
+        Point(one.cell.concurrency, one.rates.output_tokens)
+        for one in results.cells
+        if one.cell[1:] == (length, prefix) and one.rates.output_tokens is not None
+    ]
 
 
 def _by_phase(results: Results) -> Iterator[str]:

@@ -22,11 +22,13 @@ Point = tuple[float, float]
 
 
 class Slope(NamedTuple):
-    """The median slope, and its interval of `CONFIDENCE`."""
+    """The median slope, its interval of `CONFIDENCE`, and where its line starts."""
 
     slope: float
     low: float
     high: float
+    start: float
+    """The median of what the slope leaves over."""
 
 
 def slope(points: Sequence[Point]) -> Slope | None:
@@ -40,7 +42,9 @@ def slope(points: Sequence[Point]) -> Slope | None:
     reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * math.sqrt(_variance(chosen))
     low = max(0, round((len(slopes) - reach) / 2) - 1)
     high = min(len(slopes) - 1, round((len(slopes) + reach) / 2))
-    return Slope(median(slopes), slopes[low], slopes[high])
+    middle = median(slopes)
+    start = median(y - middle * x for x, y in chosen)
+    return Slope(middle, slopes[low], slopes[high], start)
 
 
 def _variance(points: Sequence[Point]) -> float:

@@ -24,7 +24,7 @@ CELLS = [
     for n in (100, 200)
     for p in ("new", "cached")
 ]
-FIT = Fit(2e-5, 1e-5, 3e-5, 0.01, 42, 100, 200, 0.99, 0.01, Slope(2e-5, 1e-5, 3e-5))
+FIT = Fit(2e-5, 1e-5, 3e-5, 0.01, 42, 100, 200, 0.99, 0.01, Slope(2e-5, 1e-5, 3e-5, 0.01))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_every_plot_can_be_heard(page):
     plots = pictures(page)
     ids = re.findall(r'id="(\w+)"', page)
 
-    assert len(plots) == 2 + 1 + 1  # a concurrency each, throughput, phases
+    assert len(plots) == 2 + 2 + 1  # a concurrency each, throughput of each prefix, phases
     assert len(ids) == len(set(ids)) == 2 * len(plots)
     for plot in plots:
         assert plot.get("role") == "img"

@@ -128,5 +128,5 @@ def test_the_middleware_can_expect_what_was_measured(run):
 
 
 def test_the_report_is_written(run):
-    """A page with a plot for each concurrency, one of throughput, and one of phases."""
-    assert run.report.read_text().count("<svg") == 4
+    """A page with a plot for each concurrency, two of throughput, and one of phases."""
+    assert run.report.read_text().count("<svg") == 5
