@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import Final, NamedTuple
 
 from llm_trace import student
@@ -36,10 +36,10 @@ class Fit(NamedTuple):
     most_tokens: float
     explained: float
     """R squared: the share of the spread that the line accounts for."""
-    bend: float
-    """The largest distance of one length's mean from the line, as a share of that mean."""
     resistant: Slope
     """The slope again, as a few stalled requests do not move it."""
+    bend: float
+    """The largest distance of one length's median from the resistant line, as its share."""
 
 
 def fit(groups: Sequence[Sequence[Point]]) -> Fit | None:
@@ -48,6 +48,7 @@ def fit(groups: Sequence[Sequence[Point]]) -> Fit | None:
     Args:
         groups: The points of each prompt length: computed tokens, and seconds of TTFT.
     """
+    groups = [group for group in groups if group]
     points = [point for group in groups for point in group]
     tokens = [x for x, _ in points]
     resistant = theil.slope(points)
@@ -68,8 +69,8 @@ def fit(groups: Sequence[Sequence[Point]]) -> Fit | None:
         min(tokens),
         max(tokens),
         _explained(points, level, slope, start),
-        _bend(groups, slope, start),
         resistant,
+        _bend(groups, resistant),
     )
 
 
@@ -90,6 +91,6 @@ def _explained(points: Sequence[Point], level: float, slope: float, start: float
     return 1 - rest / whole if whole else 0.0
 
 
-def _bend(groups: Sequence[Sequence[Point]], slope: float, start: float) -> float:
-    means = [(fmean(x for x, _ in group), fmean(y for _, y in group)) for group in groups if group]
-    return max(abs(y - start - slope * x) / y for x, y in means if y > 0)
+def _bend(groups: Sequence[Sequence[Point]], line: Slope) -> float:
+    middles = [(median(x for x, _ in group), median(y for _, y in group)) for group in groups]
+    return max(abs(y - line.start - line.slope * x) / y for x, y in middles if y > 0)

@@ -17,7 +17,7 @@ from llm_trace.console import WIDTH, Style
 
 _HEAD: Final = (
     f"{'prompt':>7} {'prefix':<7}{'median':>8}{'interval':>15}{'p95':>8}"
-    f"{'token':>7}{'tokens/s':>10}  {'cached':<14}"
+    f"{'token':>7}{'tokens/s':>10}  cached"
 )
 _STARTS: Final = {
     "cold": "the server had served nothing before: a cold start",
@@ -184,7 +184,7 @@ def prefill_text(fit: Fit) -> str:
     if fit.low <= 0:
         return f"{text} The first interval reaches 0: stalls hide what a token costs."
     if fit.bend > _BENT:
-        return f"{text} One length is {fit.bend:.0%} off the line: it is not straight."
+        return f"{text} The line is not straight: one length is {fit.bend:.0%} off it."
     return text
 
 

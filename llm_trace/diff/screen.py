@@ -51,8 +51,8 @@ def _side(name: str, data: Data) -> Iterator[str]:
 def _row(name: str, a: float, b: float, change: Change, p: float | None, word: str) -> str:
     interval = "-"
     if change.low is not None and change.high is not None:
-        interval = f"{change.low * 1e3:+.1f} to {change.high * 1e3:+.1f}"
-    cells = f"{name[:16]:<16}{_ms(a):>10}{_ms(b):>10}{change.value * 1e3:>+10.1f}{interval:>18}"
+        interval = f"{_signed(change.low)} to {_signed(change.high)}"
+    cells = f"{name[:16]:<16}{_ms(a):>10}{_ms(b):>10}{_signed(change.value):>10}{interval:>18}"
     return f"{cells}{probability(p):>7} {word}"
 
 
@@ -100,7 +100,12 @@ def _ms(seconds: float | None) -> str:
 
 
 def _ms_change(a: float | None, b: float | None) -> str:
-    return "-" if a is None or b is None else f"{(b - a) * 1e3:+.1f}"
+    return "-" if a is None or b is None else _signed(b - a)
+
+
+def _signed(seconds: float) -> str:
+    """Milliseconds with their sign; nothing is +0.0."""
+    return f"{round(seconds * 1e3, 1) + 0.0:+.1f}"
 
 
 def _wrapped(text: str) -> list[str]:

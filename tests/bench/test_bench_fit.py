@@ -49,7 +49,7 @@ def test_the_interval_holds_the_truth_where_long_prompts_scatter_more():
 
 
 def test_a_bent_line_says_how_far_off_it_is():
-    """Attention's quadratic part shows as a distance of a length's mean from the line."""
+    """Attention's quadratic part shows as a distance of a length's median from the line."""
     line = fit([[(x, 0.01 + 1e-8 * x * x)] * 4 for x in (128.0, 1024.0, 4096.0)])
 
     assert line.bend > 0.3

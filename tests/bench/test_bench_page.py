@@ -24,7 +24,7 @@ CELLS = [
     for n in (100, 200)
     for p in ("new", "cached")
 ]
-FIT = Fit(2e-5, 1e-5, 3e-5, 0.01, 42, 100, 200, 0.99, 0.01, Slope(2e-5, 1e-5, 3e-5, 0.01))
+FIT = Fit(2e-5, 1e-5, 3e-5, 0.01, 42, 100, 200, 0.99, Slope(2e-5, 1e-5, 3e-5, 0.01), 0.01)
 
 
 @pytest.fixture(scope="module")

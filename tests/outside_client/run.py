@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not python.is_file():
         _say("outside client: there is no environment with vLLM: build it with `make vllm`")
         return 2
-    client = _client()
+    client = find_client()
     with tempfile.TemporaryDirectory() as folder:
         python = Path(os.path.abspath(python))  # noqa: PTH100 - resolving would leave the venv
         rows, held, notes = _measure(python, client, Path(folder), options)
@@ -54,7 +54,7 @@ def _options() -> argparse.ArgumentParser:
     return parser
 
 
-def _client() -> Path:
+def find_client() -> Path:
     """The aiperf command, in an environment of its own that is made at the first call (1.2 GB)."""
     command = ENV / "bin" / "aiperf"
     if not command.is_file():
