@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from llm_trace.bench.errors import BenchError
 from llm_trace.bench.results import CellResult, Results
 
-_UNITS: Final[Mapping[str, float]] = {"": 1, "s": 1, "ms": 1e-3, "%": 1e-2}
+_UNITS: Final[Mapping[str, float]] = {"": 1, "s": 1, "ms": 1e-3, "us": 1e-6, "%": 1e-2}
 _COMPARE: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
@@ -22,7 +22,7 @@ _COMPARE: Final[Mapping[str, Callable[[float, float], bool]]] = {
 }
 _RULE: Final = re.compile(
     r"\s*(?P<name>\w+)(?P<where>(?:@\w+=\w+)*)\s*(?P<compare>[<>]=?)\s*"
-    r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|%|)\s*"
+    r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s|%|)\s*"
 )
 _LATENCIES: Final = ("ttft", "tpot", "duration")
 _QUANTILES: Final = {"mean": "mean", "median": "median", "p90": "p90", "p95": "p95", "p99": "p99"}

@@ -22,6 +22,7 @@ CELLS = (
         ("ttft_median@concurrency=1 > 0.4s", False, 0.2),
         ("ttft_median@prefix=new@concurrency=1>=200 ms", True, 0.2),
         ("ttft_median@length=100@prefix=cached > 20ms", False, 0.02),
+        ("ttft_median@prefix=cached > 30000us", False, 0.02),
         ("failed > 0", True, 0.25),
         ("failed > 30%", False, 0.25),
         ("failed@concurrency=1 > 0%", False, 0.0),
