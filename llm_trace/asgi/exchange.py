@@ -138,6 +138,7 @@ class Exchange:
         if document is not None:
             self._model = model_of(document)
             self._request = request_facts(document)
+            self.timeline.streams = bool(self._request.get(s.REQUEST_STREAM))
             if self._content is not None:
                 self._content.asked(document)
 
@@ -206,6 +207,7 @@ class Exchange:
             client_gone=reply.client_gone,
             exception=self._exception,
             stream_error=reply.stream_error,
+            stream_status=reply.stream_status,
             unterminated=reply.unterminated,
         )
 

@@ -201,6 +201,11 @@ class Reply:
         return self._detector.facts.error_type
 
     @property
+    def stream_status(self) -> int:
+        """The HTTP status that it would have had, had the response not been started; or 0."""
+        return (self._detector and self._detector.facts.error_status) or 0
+
+    @property
     def gaps(self) -> ChunkGaps | None:
         """The gaps between chunks with tokens."""
         timeline = self.timeline

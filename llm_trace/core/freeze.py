@@ -179,9 +179,16 @@ def _moments(
         given[m.HANDED_OFF] = shown.handed_off
         given[m.QUEUED], given[m.SCHEDULED], _ = shown.stamps()
         given[m.FIRST_TOKEN_ENGINE] = shown.first_token
-        given[m.LAST_TOKEN_ENGINE] = max([c.last_token for c in visible])
+        given[m.LAST_TOKEN_ENGINE] = _last_token(visible, outcome)
         given[m.RETURNED] = _returned(visible, outcome)
     return given
+
+
+def _last_token(visible: Sequence[EngineCall], outcome: Outcome) -> int:
+    """The engine's last token; of an answer that was cut short while it ran, there was none yet."""
+    if outcome == "ok" or all([call.returned for call in visible]):
+        return max([call.last_token for call in visible])
+    return 0
 
 
 def _returned(visible: Sequence[EngineCall], outcome: Outcome) -> int:

@@ -37,6 +37,8 @@ class Ending:
     """What the app raised before the final body message."""
     stream_error: str | None = None
     """`error.type` of an error event inside the stream."""
+    stream_status: int = 0
+    """The HTTP status that this event gives: what the answer would have had, had it not begun."""
     unterminated: bool = False
     """A stream whose dialect has a finish or terminator ended without one."""
     handed_off: bool = False
@@ -48,7 +50,7 @@ def decide(ending: Ending) -> tuple[Outcome, str | None]:
     if not ending.complete:
         return _cut_short(ending)
     if ending.stream_error is not None:
-        return _stream_failed(ending.stream_error)
+        return _stream_failed(ending, ending.stream_error)
     if ending.status >= CLIENT_FAULT.start:
         return _refused(ending)
     if ending.unterminated:
@@ -63,7 +65,7 @@ def _cut_short(ending: Ending) -> tuple[Outcome, str | None]:
     if error is not None:
         return ("timeout" if _is_timeout(error) else "error"), error_type(error)
     if ending.stream_error is not None:
-        return _stream_failed(ending.stream_error)
+        return _stream_failed(ending, ending.stream_error)
     return "truncated", "truncated"
 
 
@@ -78,20 +80,25 @@ def _is_timeout(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) or name.endswith(("Timeout", "TimeoutError"))
 
 
-def _stream_failed(stream_error: str) -> tuple[Outcome, str]:
+def _stream_failed(ending: Ending, stream_error: str) -> tuple[Outcome, str]:
+    """A server that streams says 200 before it asks its engine, and a refusal comes as an event."""
     kind = stream_error[:MAX_ERROR_TYPE] or "error"
-    return ("timeout" if "timeout" in kind.lower() else "error"), kind
+    if "timeout" in kind.lower():
+        return "timeout", kind
+    refused = ending.stream_status and not ending.handed_off
+    return (_by_status(ending.stream_status, ending) if refused else "error"), kind
 
 
 def _refused(ending: Ending) -> tuple[Outcome, str]:
-    kind = str(ending.status)
-    if ending.status in TIMEOUT_STATUS:
-        return "timeout", kind
-    if ending.status in CLIENT_FAULT:
-        return "rejected", kind
-    if ending.status == UNAVAILABLE and not ending.handed_off:
-        return "rejected", kind
-    return "error", kind
+    return _by_status(ending.status, ending), str(ending.status)
+
+
+def _by_status(status: int, ending: Ending) -> Outcome:
+    if status in TIMEOUT_STATUS:
+        return "timeout"
+    if status in CLIENT_FAULT or (status == UNAVAILABLE and not ending.handed_off):
+        return "rejected"
+    return "error"
 
 
 def error_type(error: BaseException) -> str:

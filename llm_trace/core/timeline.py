@@ -63,6 +63,7 @@ class Timeline:
         "send_wait_first",
         "settings",
         "state",
+        "streams",
         "tracer",
         "wall_offset",
     )
@@ -95,6 +96,8 @@ class Timeline:
         self.settings: Settings | None = None
         """Of the middleware that the request came through."""
         self.attributes: dict[str, object] = {}
+        self.streams = True
+        """Whether its client waits for a first token, as far as it said."""
         self.closed = False
 
     @property
@@ -249,15 +252,15 @@ class Timeline:
         if self.first_token_sent:
             return s.DECODE
         if self.calls and not self.calls[-1].returned:
-            return _engine_phase(self.calls[-1])
+            return _engine_phase(self.calls[-1], streams=self.streams)
         if self.intervals and not self.intervals[-1].end:
             return self.intervals[-1].phase
         return s.UNATTRIBUTED if self.admitted or self.body_complete else s.ADMISSION
 
 
-def _engine_phase(call: EngineCall) -> str:
+def _engine_phase(call: EngineCall, *, streams: bool) -> str:
     if call.first_token:
-        return s.FIRST_TOKEN
+        return s.FIRST_TOKEN if streams else s.DECODE
     queued, scheduled, _ = call.stamps()
     if scheduled:
         return s.PREFILL

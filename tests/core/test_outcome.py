@@ -22,6 +22,11 @@ class Cancelled(BaseException):
 THIS = f"{__name__}.LibraryError"
 
 
+def _event(status, kind, **more):
+    """A stream of status 200 that ends with an error event."""
+    return Ending(status=200, complete=True, stream_error=kind, stream_status=status, **more)
+
+
 @pytest.mark.parametrize(
     ("ending", "expected"),
     [
@@ -46,6 +51,12 @@ THIS = f"{__name__}.LibraryError"
         (Ending(status=200, complete=True, stream_error="server_error"), ("error", "server_error")),
         (Ending(status=200, complete=True, stream_error="Timeout"), ("timeout", "Timeout")),
         (Ending(status=200, complete=True, stream_error=""), ("error", "error")),
+        (_event(503, "Service Unavailable"), ("rejected", "Service Unavailable")),
+        (_event(503, "Service Unavailable", handed_off=True), ("error", "Service Unavailable")),
+        (_event(429, "RateLimitError"), ("rejected", "RateLimitError")),
+        (_event(400, "BadRequestError", handed_off=True), ("error", "BadRequestError")),
+        (_event(500, "InternalServerError"), ("error", "InternalServerError")),
+        (_event(504, "GatewayError"), ("timeout", "GatewayError")),
         (Ending(status=400, complete=True), ("rejected", "400")),
         (Ending(status=401, complete=True), ("rejected", "401")),
         (Ending(status=429, complete=True), ("rejected", "429")),

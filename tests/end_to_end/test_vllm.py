@@ -21,6 +21,7 @@ from programs import eventually
 from prometheus_programs import Prometheus
 from stamped_client import Connection, leave
 from tap import SERVER
+from vllm_reading import LLM_REQUEST, counted, ns, trace_of, ttft_phases, until_active
 from vllm_server import CHAT, COMPLETIONS, MODEL, SABOTAGE, SLOTS, chat, completion
 
 from llm_trace import semconv as s
@@ -34,23 +35,11 @@ LARGEST = 5.0
 STARVED = 400.0
 """Milliseconds that a client may wait for a processor, over a crowd, and still tell the time."""
 
-LLM_REQUEST = "llm_request"
 OWN_LATENCIES = {
     s.LATENCY_QUEUE: "vllm:request_queue_time_seconds",
     s.LATENCY_PREFILL: "vllm:request_prefill_time_seconds",
     s.LATENCY_DECODE: "vllm:request_decode_time_seconds",
 }
-
-
-def _trace_of(server, trace_id):
-    """A whole trace: vLLM's span comes from another exporter than ours."""
-
-    def complete():
-        spans = server.tap.trace(trace_id)
-        whole = any(x.is_root for x in spans) and any(x.name == LLM_REQUEST for x in spans)
-        return spans if whole else None
-
-    return eventually(complete, f"trace {trace_id} did not arrive whole", log=server.program)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +48,7 @@ def crowd(vllm):
     assert vllm.ask(CHAT, chat("warm the chat template up", 8)).status == 200
     before = vllm.scrape()
     asked = ask_crowd(vllm.port)
-    traces = [_trace_of(vllm, answer.trace_id) for answer in asked.answers]
+    traces = [trace_of(vllm, answer.trace_id) for answer in asked.answers]
     done = "vllm:request_decode_time_seconds_count"
     after = eventually(
         lambda: (page := vllm.scrape()).total(done) - before.total(done) == STREAMS and page,
@@ -70,28 +59,18 @@ def crowd(vllm):
     return SimpleNamespace(asked=asked, traces=traces, roots=roots, before=before, after=after)
 
 
-def _ns(seconds):
-    return round(seconds * 1e9)
-
-
-def _ttft_phases(root):
-    prefix = s.TTFT_PHASE_PREFIX
-    pairs = root.attributes.items()
-    return {key.removeprefix(prefix): _ns(x) for key, x in pairs if key.startswith(prefix)}
-
-
 def test_the_streams_are_concurrent(crowd):
     """All twenty are in flight at once, so most of them queue for one of four slots."""
     assert max(root.start for root in crowd.roots) < min(root.end for root in crowd.roots)
-    queued = [_ttft_phases(root)["queue_wait"] for root in crowd.roots]
+    queued = [ttft_phases(root)["queue_wait"] for root in crowd.roots]
     assert sum(ns > 100_000_000 for ns in queued) >= STREAMS - 2 * SLOTS
 
 
 def test_phases_sum_to_the_time_to_first_token(crowd):
     """For every request, to the nanosecond; and each of the engine's phases is there."""
     for root in crowd.roots:
-        phases = _ttft_phases(root)
-        assert sum(phases.values()) == _ns(root.attributes[s.TTFT])
+        phases = ttft_phases(root)
+        assert sum(phases.values()) == ns(root.attributes[s.TTFT])
         assert {"queue_wait", "prefill", "first_token"} <= phases.keys()
         assert root.attributes[s.ENGINE_TIER] == "engine-events"
         assert s.MOMENTS_DROPPED not in root.attributes
@@ -110,7 +89,7 @@ def test_the_server_and_its_client_agree(vllm, crowd):
         waits.append(asked.waited)
         roots = [vllm.tap.root(answer.trace_id) for answer in asked.answers]
         pairs = zip(asked.answers, roots, strict=True)
-        medians.append(median(a.ttft - _ns(root.attributes[s.TTFT]) for a, root in pairs) / 1e6)
+        medians.append(median(a.ttft - ns(root.attributes[s.TTFT]) for a, root in pairs) / 1e6)
 
     sys.stdout.write(f"client minus server TTFT, medians of {STREAMS}: {medians} ms\n")
     if abs(medians[-1]) >= LARGEST and min(waits) > STARVED:
@@ -179,7 +158,7 @@ def test_span_count_does_not_depend_on_chunks(vllm):
     names = []
     for tokens in (2, 200):
         answer = vllm.ask(CHAT, chat("count the spans of this one", tokens))
-        names.append([span.name for span in _trace_of(vllm, answer.trace_id)])
+        names.append([span.name for span in trace_of(vllm, answer.trace_id)])
 
     assert len(answer.events) > 50
     assert len(names[1]) == len(set(names[1])) == 8
@@ -190,36 +169,9 @@ def test_span_count_does_not_depend_on_chunks(vllm):
 # --- one request, one record, whatever it is ----------------------------------------------------
 
 
-def _requests(page):
-    labels = ("llm_trace_outcome", "llm_trace_last_phase")
-    samples = page.samples(s.REQUESTS.prometheus)
-    return {tuple(x.labels[name] for name in labels): 0 for x in samples} | _sums(samples, labels)
-
-
-def _sums(samples, labels):
-    sums = {}
-    for sample in samples:
-        key = tuple(sample.labels[name] for name in labels)
-        sums[key] = sums.get(key, 0) + sample.value
-    return sums
-
-
-def _ticks(vllm, act, number=1):
-    """What `act` returns, and by which outcomes and last phases `requests_total` grew."""
-    before = _requests(vllm.scrape())
-    result = act()
-
-    def grown():
-        after = _requests(vllm.scrape())
-        ticks = {k: v - before.get(k, 0) for k, v in after.items() if v != before.get(k, 0)}
-        return ticks if sum(ticks.values()) >= number else None
-
-    return result, eventually(grown, "no request was counted", log=vllm.program)
-
-
 def test_plain_answer(vllm):
     """A chat that is not streamed: the whole ledger and the engine's numbers, and no TTFT."""
-    answer, ticks = _ticks(vllm, lambda: vllm.ask(CHAT, chat("all at once", 8, stream=False)))
+    answer, ticks = counted(vllm, lambda: vllm.ask(CHAT, chat("all at once", 8, stream=False)))
     root = vllm.tap.root(answer.trace_id)
 
     assert ticks == {("ok", "finish"): 1}
@@ -227,19 +179,19 @@ def test_plain_answer(vllm):
     assert root.attributes[s.USAGE_OUTPUT_TOKENS] == 8
     assert root.attributes[s.LATENCY_DECODE] > 0
     assert s.TTFT not in root.attributes
-    names = {span.name for span in _trace_of(vllm, answer.trace_id)}
+    names = {span.name for span in trace_of(vllm, answer.trace_id)}
     assert {"queue_wait", "prefill", "decode", LLM_REQUEST} <= names
 
 
 def test_two_choices(vllm):
     """Two engine requests below one HTTP request are one root; tokens of both are counted."""
-    answer, ticks = _ticks(vllm, lambda: vllm.ask(CHAT, chat("two of them", 6, n=2)))
+    answer, ticks = counted(vllm, lambda: vllm.ask(CHAT, chat("two of them", 6, n=2)))
     root = vllm.tap.root(answer.trace_id)
 
     assert ticks == {("ok", "finish"): 1}
     assert root.attributes[s.REQUEST_CHOICE_COUNT] == 2
     assert root.attributes[s.USAGE_OUTPUT_TOKENS] == 12
-    assert sum(_ttft_phases(root).values()) == _ns(root.attributes[s.TTFT])
+    assert sum(ttft_phases(root).values()) == ns(root.attributes[s.TTFT])
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -247,7 +199,7 @@ def test_two_prompts(vllm, stream):
     """Two prompts in one completion: one root, all tokens."""
     prompts = ["the first prompt of two", "and the other prompt"]
     body = completion(prompts, 5, stream=stream)
-    answer, ticks = _ticks(vllm, lambda: vllm.ask(COMPLETIONS, body))
+    answer, ticks = counted(vllm, lambda: vllm.ask(COMPLETIONS, body))
     root = vllm.tap.root(answer.trace_id)
 
     assert answer.status == 200
@@ -260,11 +212,11 @@ def test_two_prompts(vllm, stream):
 def test_streamed_completion(vllm):
     """The older route has the same phases."""
     body = completion("once upon a time there was", 12, stream=True)
-    answer, ticks = _ticks(vllm, lambda: vllm.ask(COMPLETIONS, body))
+    answer, ticks = counted(vllm, lambda: vllm.ask(COMPLETIONS, body))
     root = vllm.tap.root(answer.trace_id)
 
     assert ticks == {("ok", "finish"): 1}
-    assert {"queue_wait", "prefill", "first_token"} <= _ttft_phases(root).keys()
+    assert {"queue_wait", "prefill", "first_token"} <= ttft_phases(root).keys()
     assert root.attributes[s.USAGE_INPUT_TOKENS] > 0
 
 
@@ -272,11 +224,11 @@ def test_one_token(vllm):
     """The first output is also the last: TTFT and its phases are there, no time per token."""
     series = f"{s.TIME_PER_OUTPUT_TOKEN.prometheus}_count"
     before = vllm.scrape().total(series)
-    answer, ticks = _ticks(vllm, lambda: vllm.ask(CHAT, chat("just one", 1)))
+    answer, ticks = counted(vllm, lambda: vllm.ask(CHAT, chat("just one", 1)))
     root = vllm.tap.root(answer.trace_id)
 
     assert ticks == {("ok", "finish"): 1}
-    assert {"queue_wait", "prefill", "first_token"} <= _ttft_phases(root).keys()
+    assert {"queue_wait", "prefill", "first_token"} <= ttft_phases(root).keys()
     assert vllm.scrape().total(series) == before
 
 
@@ -291,7 +243,7 @@ def test_one_token(vllm):
 )
 def test_rejected(vllm, body, status):
     """A request that vLLM refuses: one rejected root, never admitted, no engine, no TTFT."""
-    answer, ticks = _ticks(vllm, lambda: vllm.ask(CHAT, body))
+    answer, ticks = counted(vllm, lambda: vllm.ask(CHAT, body))
     root = vllm.tap.root(answer.trace_id)
 
     assert answer.status == status
@@ -305,13 +257,13 @@ def test_rejected(vllm, body, status):
 def test_client_leaves_while_decoding(vllm):
     """A client that hangs up mid-stream: cancelled in decode, with the TTFT that it had."""
     body = chat("a very long answer", 12_000)
-    answer, ticks = _ticks(vllm, lambda: leave(vllm.port, CHAT, body, after_tokens=5))
+    answer, ticks = counted(vllm, lambda: leave(vllm.port, CHAT, body, after_tokens=5))
     root = vllm.tap.root(answer.trace_id)
 
     assert ticks == {("cancelled", "decode"): 1}
     assert root.attributes[s.OUTCOME] == "cancelled"
     assert root.attributes[s.LAST_PHASE] == "decode"
-    assert sum(_ttft_phases(root).values()) == _ns(root.attributes[s.TTFT])
+    assert sum(ttft_phases(root).values()) == ns(root.attributes[s.TTFT])
     assert root.failed is False
 
 
@@ -332,10 +284,11 @@ def test_client_leaves_while_queued(vllm):
                 while not running.token_stamps():
                     await connection.read_some(running)
             queued = await every[-1].begin(CHAT, chat("wait in vain", 8))
-            await asyncio.to_thread(_until_active, vllm, {"decode": SLOTS, "queue_wait": 1})
-            return queued.trace_id
+            phases = {"decode": SLOTS, "queue_wait": 1}
+            page = await asyncio.to_thread(until_active, vllm, phases)
+            return queued.trace_id, page.total(s.ENGINE_OLDEST_WAITING.prometheus)
 
-    trace_id, ticks = _ticks(vllm, lambda: asyncio.run(scenario()), SLOTS + 1)
+    (trace_id, oldest), ticks = counted(vllm, lambda: asyncio.run(scenario()), SLOTS + 1)
     root = vllm.tap.root(trace_id)
 
     assert ticks == {("cancelled", "decode"): SLOTS, ("cancelled", "queue_wait"): 1}
@@ -344,18 +297,8 @@ def test_client_leaves_while_queued(vllm):
         "queue_wait",
     )
     assert root.attributes[s.PHASE_SOURCE] == "inferred"
+    assert 0 < oldest < (root.end - root.start) / 1e9
     assert s.TTFT not in root.attributes
-
-
-def _until_active(vllm, phases):
-    seen = []
-
-    def active():
-        seen.append(vllm.scrape().by("llm_trace_phase", s.REQUESTS_ACTIVE.prometheus))
-        return seen[-1] == phases
-
-    said = f"active requests were {seen} and never {phases}"
-    eventually(active, said, within=45, log=vllm.program)
 
 
 def test_the_same_request_id_twice_at_once(vllm):
@@ -369,14 +312,14 @@ def test_the_same_request_id_twice_at_once(vllm):
             )
             return await asyncio.gather(*asked)
 
-    answers, ticks = _ticks(vllm, lambda: asyncio.run(both()), 2)
+    answers, ticks = counted(vllm, lambda: asyncio.run(both()), 2)
     roots = [vllm.tap.root(answer.trace_id) for answer in answers]
 
     assert ticks == {("ok", "finish"): 2}
     assert len({root.attributes[s.ENGINE_REQUEST_ID] for root in roots}) == 2
     for root in roots:
         assert root.attributes[s.USAGE_OUTPUT_TOKENS] == 40
-        assert sum(_ttft_phases(root).values()) == _ns(root.attributes[s.TTFT])
+        assert sum(ttft_phases(root).values()) == ns(root.attributes[s.TTFT])
 
 
 # --- metrics ------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ class StreamFacts:
         usage: Token counts; the last non-null value of each wins.
         finish_reasons: The first 16 reasons, in order, at most 64 characters each.
         error_type: Type or code of the first error, at most 64 characters; never its message.
+        error_status: The HTTP status that the first error gives as its code, if it gives one.
         response_id: The first id seen, at most 256 characters.
         response_model: The first model name seen, at most 256 characters.
         token_events: Events that carried a token, whatever the number of choices in them.
@@ -63,6 +64,7 @@ class StreamFacts:
     """
 
     __slots__ = (
+        "error_status",
         "error_type",
         "finish_reasons",
         "malformed",
@@ -77,6 +79,7 @@ class StreamFacts:
         self.usage: Usage | None = None
         self.finish_reasons: list[str] = []
         self.error_type: str | None = None
+        self.error_status: int | None = None
         self.response_id: str | None = None
         self.response_model: str | None = None
         self.metrics: dict[str, float] | None = None

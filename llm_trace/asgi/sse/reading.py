@@ -27,6 +27,7 @@ CALL: Final = Seen.TOKEN | Seen.ANSWER | Seen.TOOL_CALL
 
 _TOKEN_BITS: Final = CALL | REASONING
 _CODE_LIMIT: Final = 2**63
+_STATUS: Final = range(400, 600)
 
 
 class Reading:
@@ -73,6 +74,7 @@ class Reading:
             source = as_dict(error)
             named = as_word(source.get("type")) or _as_code(source.get("code"))
             self.facts.error_type = named or "error"
+            self.facts.error_status = _as_status(source.get("code"))
 
     def usage(self, reported: object) -> None:
         """Note the counts of a usage object of any dialect; one without counts is none."""
@@ -127,6 +129,10 @@ def _first_count(source: dict[str, object], *keys: str) -> int | None:
         if count is not None:
             return count
     return None
+
+
+def _as_status(code: object) -> int | None:
+    return code if type(code) is int and code in _STATUS else None
 
 
 def _as_code(code: object) -> str | None:

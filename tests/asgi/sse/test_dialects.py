@@ -354,6 +354,8 @@ ERRORS = {
 def test_error_in_a_stream(event, named):
     """An error in a stream of status 200 is named by type or code, never by its message."""
     expected = {"bits": ERROR | END, "error_type": named}
+    if named in {"BadRequest", "503"}:  # their codes are HTTP statuses
+        expected["error_status"] = event["error"]["code"]
 
     assert same_at_every_line_end(sse(event, "[DONE]")) == expected
 
@@ -374,6 +376,7 @@ def test_error_beside_choices():
     assert result == {
         **CHAT,
         "bits": ERROR | FINISH,
+        "error_status": 502,
         "error_type": "502",
         "finish_reasons": ["error"],
     }

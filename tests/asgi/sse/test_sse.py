@@ -234,6 +234,7 @@ def test_57_an_answer_in_one_piece_has_no_token():
     assert observed([body], "ndjson") == {"bits": Seen.ROLE}
     assert observed([b'{"error":{"code":400}}'], "ndjson") == {
         "bits": Seen.ERROR,
+        "error_status": 400,
         "error_type": "400",
     }
 
@@ -435,7 +436,8 @@ def test_an_oversized_error_does_not_rename_an_earlier_one():
     """The first error names the stream's."""
     stream = sse({"error": {"code": 503}}, {"error": {"message": BIG}})
 
-    assert observed([stream]) == {"bits": Seen.ERROR, "error_type": "503"}
+    said = {"bits": Seen.ERROR, "error_status": 503, "error_type": "503"}
+    assert observed([stream]) == said
 
 
 # Properties.
