@@ -186,7 +186,7 @@ def _moments(
 
 def _last_token(visible: Sequence[EngineCall], outcome: Outcome) -> int:
     """The engine's last token; of an answer that was cut short while it ran, there was none yet."""
-    if outcome == "ok" or all([call.returned for call in visible]):
+    if outcome == "ok" or all(call.returned for call in visible):
         return max([call.last_token for call in visible])
     return 0
 

@@ -612,3 +612,35 @@ def test_any_story_gives_exactly_one_record_that_adds_up(story, after, ending, s
     assert all(START <= i.start <= i.end <= record.finished for i in record.intervals)
     assert record.time_per_output_token is None or record.time_per_output_token >= 0
     assert record.moments_dropped <= len(m.TRUST)
+
+
+def test_a_plain_answer_that_is_cut_short_was_still_decoding():
+    """The engine's latest token is no last one while the engine goes on."""
+    request = Request().body().call(30, **ENGINE)
+    record = request.end(320, streamed=False, ending={"client_gone": True})
+
+    assert rows(record)[-1] == (s.DECODE, 100, 320)
+    assert record.last_phase == "decode"
+
+
+def test_what_the_engines_reports_show_stands_in_for_its_stamps():
+    """Seen in the queue, then computing; cancelled there: an inferred split, and marked as one."""
+    request = Request().body().call(30)
+    (call,) = request.timeline.calls
+    call.seen_waiting, call.seen_scheduled = START + 40, START + 60
+    record = request.end(90, ending={"client_gone": True})
+
+    assert rows(record)[-2:] == [(s.QUEUE_WAIT, 30, 60), (s.PREFILL, 60, 90)]
+    assert record.visible.inferred is True
+    assert (record.visible.queued, record.visible.scheduled) == (START + 40, START + 60)
+
+
+def test_what_was_computed_for_nobody():
+    """All prompt tokens that any call computed; nothing where a token reached the client."""
+    request = Request().body().call(30, **ENGINE).call(31, **ENGINE)
+    for call in request.timeline.calls:
+        call.usage(input_tokens=100, cached_tokens=32)
+    record = request.end(320, ending={"stream_error": "boom"})
+
+    assert record.wasted_tokens == 136
+    assert Request().body().call(30).end(320, ending={"client_gone": True}).wasted_tokens is None

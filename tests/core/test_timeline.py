@@ -7,6 +7,7 @@ import pytest
 
 from llm_trace.core import faults
 from llm_trace.core import timeline as t
+from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.identity import TraceIdentity
 from llm_trace.core.ledger import MAX_CLAIMS
 from llm_trace.core.timeline import MAX_ATTRIBUTES, NO_REQUEST, Timeline
@@ -230,3 +231,16 @@ def test_a_tracer_that_raises_is_contained(monkeypatch):
 
     expected = (None, {"tracer": 2})
     assert expected == (token, dict(faults.internal))
+
+
+def test_an_answer_in_one_piece_decodes_once_the_engine_has_a_token():
+    """Nobody waits for its first token to be sent."""
+    timeline = Timeline(FakeClock().clock)
+    call = EngineCall(timeline, "chat", "m")
+    timeline.open_call(call)
+    call.mark("first_token")
+    phases = []
+    for timeline.streams in (True, False):
+        phases.append(timeline.live_phase())
+
+    assert phases == ["first_token", "decode"]

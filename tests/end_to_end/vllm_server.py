@@ -79,6 +79,8 @@ class VllmServer:
     ):
         self.port = free_port()
         self.tap = tap
+        self.headers = {}
+        """What everybody who asks has to send."""
         env = clean_environment(
             **_QUIET,
             PYTHONPATH=os.pathsep.join(
@@ -114,7 +116,8 @@ class VllmServer:
 
     def ask(self, path, body=None, **more):
         """A whole exchange."""
-        return ask(self.port, path, body, **more)
+        headers = {**self.headers, **more.pop("headers", {})}
+        return ask(self.port, path, body, headers=headers, **more)
 
     def scrape(self):
         """Its metrics page."""
