@@ -1,8 +1,8 @@
 """Real vLLM in its other modes: what each gives is what `docs/vllm.md` says.
 
 One server with many flags at once: few blocks, so that requests are preempted; speculation; an API
-key; a root path; keep-alive comments; a bounded queue; no statistics of its own. The modes that need
-a server or two for themselves are run with LLM_TRACE_VLLM_MODES=all.
+key; a root path; keep-alive comments; a bounded queue; no statistics of its own. The modes that
+need a server or two for themselves are run with LLM_TRACE_VLLM_MODES=all.
 """
 
 from __future__ import annotations

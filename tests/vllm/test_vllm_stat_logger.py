@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from vllm_doubles import Engine, Http, Processor, seconds
 
+import llm_trace_vllm
 from llm_trace.core import engines, faults
 from llm_trace_vllm.tiers import ENGINE_EVENTS, FINISHED_STATS, STATS_SWEEP
 
@@ -170,3 +171,64 @@ def test_a_tier_that_keeps_failing_is_given_up(module):
             logger.record(object(), None)
 
     assert faults.internal == Counter({"vllm.record": 8})
+
+
+def test_what_the_scheduler_reports_reaches_the_join(module):
+    """With the engine that the step was of; a client of two engines tells their steps apart."""
+    heard = []
+    logger = module.LedgerStatLogger(config("a"), [0, 1])
+    logger.meet(scope(Engine(Processor())))
+    logger._join.reported = lambda *told: heard.append(told)
+    stats = object()
+    logger.record(scheduler_stats=stats, iteration_stats=None, engine_idx=1)
+    logger.record(None, None)
+
+    assert heard == [(stats, 1), (None, 0)]
+    assert logger._join.ranks == 2
+
+
+def test_a_report_that_is_strange_ends_nothing(module):
+    """Statistics of a version that we do not know: contained, and after eight not asked again."""
+    logger = module.LedgerStatLogger(config("a"))
+    logger.meet(scope(Engine(Processor())))
+    with faults.production():
+        for _ in range(20):
+            logger.record(object(), None)
+
+    assert faults.internal == Counter({"vllm.record": 8})
+
+
+def test_sleep_and_wake_reach_the_join(module):
+    """vLLM says 1 and the level, or 0; before any request there is nobody to tell."""
+    heard = []
+    logger = module.LedgerStatLogger(config("a"))
+    logger.record_sleep_state(1, 2)
+    logger.meet(scope(Engine(Processor())))
+    logger._join.slept = lambda *, asleep: heard.append(asleep)
+    logger.record_sleep_state(1, 2)
+    logger.record_sleep_state()
+
+    assert heard == [True, False]
+
+
+def test_a_fault_in_sleep_is_contained(module):
+    """The engine goes to sleep whatever we make of it."""
+    logger = module.LedgerStatLogger(config("a"))
+    logger.meet(scope(Engine(Processor())))
+    logger._join.slept = None
+    with faults.production():
+        logger.record_sleep_state(1)
+
+    assert faults.internal == Counter({"vllm.sleep": 1})
+
+
+def test_an_engine_that_is_joined_by_hand_finds_its_logger(module):
+    """vLLM made the logger with the engine's configuration: by that they know each other."""
+    mine, other = config("a"), config("b")
+    one, two = module.LedgerStatLogger(mine), module.LedgerStatLogger(other)
+    engine = Engine(Processor())
+    engine.vllm_config = mine
+
+    assert one._join is None
+    assert llm_trace_vllm.trace(engine) is one._join
+    assert two._join is None

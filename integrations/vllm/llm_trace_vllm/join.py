@@ -295,7 +295,7 @@ class Join:
 
     # --- sleep --------------------------------------------------------------------------------
 
-    def slept(self, asleep: bool) -> None:  # noqa: FBT001 - vLLM's own word, 1 or 0
+    def slept(self, *, asleep: bool) -> None:
         """The engine fell asleep, or is awake again: those who waited for it paid for the load."""
         now = _now()
         if asleep:

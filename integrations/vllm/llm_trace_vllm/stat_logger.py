@@ -94,7 +94,7 @@ class LedgerStatLogger(_Base):  # type: ignore[misc]  # vLLM is absent where typ
         """The engine sleeps, or woke up."""
         try:
             if self._join is not None:
-                self._join.slept(bool(sleep))
+                self._join.slept(asleep=bool(sleep))
         except Exception as error:  # noqa: BLE001 - see the module
             faults.contain("vllm.sleep", error)
 
