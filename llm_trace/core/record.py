@@ -174,7 +174,8 @@ class RequestRecord:
     """From the stamp of the proxy before us to our arrival, ns, by two wall clocks; never a part of
     the ledger. None where nobody stamped it, or the stamp was not believed."""
     send_wait: int = 0
-    """Ns for which the server's `send` was held back up to the first token: back-pressure."""
+    """Ns for which the server's `send` was held back up to the first token, or to the end of an
+    answer without one: back-pressure of the client."""
     send_wait_total: int = 0
     """The same over the whole answer."""
     loop_lag: int | None = None

@@ -250,6 +250,10 @@ def _each_token(record: RequestRecord) -> float | None:
     return record.time_per_output_token if record.outcome in _COUNTED_TTFT else None
 
 
+def _first_token_held(record: RequestRecord) -> int | None:
+    return (record.send_wait or None) if record.ttft is not None else None
+
+
 def _mark(record: RequestRecord) -> Mark:
     identity = record.identity
     if identity is None or not identity.sampled:
@@ -264,7 +268,7 @@ _MEASURED: Final[tuple[Measure, ...]] = (
     (s.TIME_TO_FIRST_ANSWER, _first_answer),
     (s.TIME_PER_OUTPUT_TOKEN, _each_token),
     (s.EDGE_TIME, lambda record: record.edge),
-    (s.TTFT_SEND_WAIT_TIME, lambda record: record.send_wait or None),
+    (s.TTFT_SEND_WAIT_TIME, _first_token_held),
     (s.SEND_WAIT_TIME, lambda record: record.send_wait_total or None),
 )
 """Histograms with the labels of every request, and the ns of one; None leaves no sample."""

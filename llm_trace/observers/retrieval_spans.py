@@ -25,6 +25,7 @@ _DECLARED: Final[tuple[tuple[str, str], ...]] = (
 """Attributes whose value says it, in lower case."""
 
 _SYSTEM: Final = ("db.system.name", "db.system")
+_TELLING: Final = frozenset({*dict(_DECLARED), *_SYSTEM})
 _OPERATION: Final = ("db.operation.name", "db.operation")
 _ASKED: Final = ("db.query.text", "db.statement", "db.query.summary")
 _RETURNED: Final = "db.response.returned_rows"
@@ -72,6 +73,8 @@ def is_retrieval(span: Any, stores: frozenset[str]) -> bool:
         stores: Database systems whose searches count, in lower case.
     """
     attributes = span.attributes or {}
+    if _TELLING.isdisjoint(attributes):  # most spans: each look-up of what is not there costs more
+        return False
     return _is_declared(attributes) or _is_search(span.name, attributes, stores)
 
 

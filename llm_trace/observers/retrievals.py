@@ -18,7 +18,7 @@ from llm_trace.core.timeline import Timeline
 from llm_trace.observers.retrieval_spans import documents_of, is_retrieval
 
 MAX_OPEN: Final = 4096
-"""Spans watched at once; what starts above it is not looked at."""
+"""Spans watched at once; what starts above it in requests that still run is not looked at."""
 
 DOCUMENTS: Final = "documents"
 
@@ -77,10 +77,17 @@ class Retrievals:
         timeline = _request_of(span, parent_span_id) if above is None else above.timeline
         if timeline is None or timeline.closed:
             return
-        if len(self._open) >= MAX_OPEN:
+        if len(self._open) >= MAX_OPEN and not self._make_room():
             faults.drop("retrieval_spans")
             return
         self._open[span.context.span_id] = _Open(timeline, above, parent_span_id)
+
+    def _make_room(self) -> bool:
+        """Forget spans of requests that are over: some instrumentations never end theirs."""
+        over = [span_id for span_id, entry in list(self._open.items()) if entry.timeline.closed]
+        for span_id in over:
+            self._open.pop(span_id, None)
+        return bool(over)
 
     def _ended(self, span: Any, entry: _Open) -> None:
         found = entry.below

@@ -287,7 +287,7 @@ def test_many_lookups_leave_room_for_the_apps_own_words(traced):
 
 
 def test_spans_that_never_end_are_bounded(traced, monkeypatch):
-    """What is watched at once has a bound; the rest is counted and not looked at."""
+    """What is watched at once has a bound, and requests that are over do not fill it."""
     monkeypatch.setattr(module, "MAX_OPEN", 2)
     before = faults.dropped["retrieval_spans"]
     kept = []
@@ -296,6 +296,9 @@ def test_spans_that_never_end_are_bounded(traced, monkeypatch):
 
     assert 2 == len(traced.heard._open)
     assert before + 3 == faults.dropped["retrieval_spans"]
+
+    assert {"retrieval": 6 * MS} == traced.serve(lambda: traced.retrieve(6)).phases
+    assert {} == traced.heard._open
 
 
 def test_a_clock_that_was_set_back_gives_no_negative_time(traced):
