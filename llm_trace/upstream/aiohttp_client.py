@@ -2,8 +2,8 @@
 
 Every request of a session, whatever its verb, is one `_request`, private and the same since aiohttp
 2: the public trace signals reach only sessions that are built after they were made, and do not see
-the bytes of a stream. The answer's `content` is the same reader, watched; `release` and `close`
-tell when the app lets go of it.
+the bytes of a stream. A connector's `connect` returns when there is a connection. The answer's
+`content` is the same reader, watched; `release` and `close` tell when the app lets go of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
-from llm_trace.upstream.attempt import Attempt
+from llm_trace.upstream.attempt import Attempt, now_sending
 from llm_trace.upstream.calls import begin
 from llm_trace.upstream.patches import Patches
 from llm_trace.upstream.targets import Url
@@ -38,6 +38,18 @@ def patch(patches: Patches, module: ModuleType) -> None:
         return traced
 
     patches.wrap(module.ClientSession, "_request", make)
+    patches.wrap(module.BaseConnector, "connect", _connecting)
+
+
+def _connecting(connect: Callable[..., Any]) -> Callable[..., Any]:
+    async def connected(*args: Any, **kwargs: Any) -> Any:
+        connection = await connect(*args, **kwargs)
+        attempt = now_sending()
+        if attempt is not None:
+            attempt.wrote()
+        return connection
+
+    return connected
 
 
 def _begin(session: Any, method: str, str_or_url: Any, kwargs: Mapping[str, Any]) -> Attempt | None:

@@ -34,12 +34,18 @@ Method = TypeVar("Method", bound=Callable[..., None])
 Header = Callable[[str], "str | None"]
 
 
-_sending: ContextVar[Timeline | None] = ContextVar("llm_trace_sending", default=None)
+_sending: ContextVar[Attempt | None] = ContextVar("llm_trace_sending", default=None)
+
+
+def now_sending() -> Attempt | None:
+    """The attempt that a client is sending where we are."""
+    return _sending.get()
 
 
 def is_sending(timeline: Timeline) -> bool:
     """Whether we are inside of a client's call of this request: a client may use another."""
-    return _sending.get() is timeline
+    attempt = _sending.get()
+    return attempt is not None and attempt.call.timeline is timeline
 
 
 def contained(method: Method) -> Method:
@@ -113,7 +119,7 @@ class Attempt:
         except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
             faults.contain("upstream", error)
         active = timeline.activate(self.call.span_id)
-        token = _sending.set(timeline)
+        token = _sending.set(self)
         self._stamp("sent")
         try:
             yield
@@ -149,6 +155,7 @@ class Attempt:
         headers.update(ours)
         return before
 
+    @contained
     def wrote(self) -> None:
         """The client has a connection and begins to write the request."""
         waited = self._now() - self.call.sent

@@ -224,15 +224,27 @@ def test_a_stream_that_the_app_leaves(client, engines):
     assert call.returned
 
 
-def test_a_client_that_waits_for_a_free_connection(engines):
+@pytest.mark.parametrize("name", ["httpx", "aiohttp"])
+def test_a_client_that_waits_for_a_free_connection(name, engines):
     """A pool of one: the second call waits for the first one's end, and says that it did."""
+    url = engines["told"] + CHAT
 
-    async def work():
+    async def by_httpx():
         limits = httpx.Limits(max_connections=1)
         async with httpx.AsyncClient(trust_env=False, limits=limits) as client:
-            asking = [client.post(engines["told"] + CHAT, json=ASKED) for _ in range(2)]
-            for response in await asyncio.gather(*asking):
-                yield response.text
+            return await asyncio.gather(*(client.post(url, json=ASKED) for _ in range(2)))
+
+    async def by_aiohttp():
+        async def ask(session):
+            async with session.post(url, json=ASKED) as response:
+                return await response.read()
+
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
+            return await asyncio.gather(*(ask(session) for _ in range(2)))
+
+    async def work():
+        await {"httpx": by_httpx, "aiohttp": by_aiohttp}[name]()
+        yield ""
 
     record, _ = served(work)
 
