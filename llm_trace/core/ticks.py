@@ -84,8 +84,9 @@ def _counts(shares: Sequence[int]) -> tuple[int, ...]:
 
 def _cause(ticks: Ticks, usual: int) -> str | None:
     lost: dict[str | None, int] = {}
-    for index, gap in enumerate(ticks.gaps):
-        over = gap - usual * ticks.several.get(index, 1)
+    long = [index for index, gap in enumerate(ticks.gaps) if gap > usual]  # few of many
+    for index in long:
+        over = ticks.gaps[index] - usual * ticks.several.get(index, 1)
         if over > 0:
             cause = ticks.cause(index)
             lost[cause] = lost.get(cause, 0) + over

@@ -583,3 +583,14 @@ def test_a_request_that_waited_for_the_engine_to_wake_is_cold(processor, http):
     assert (load.phase, load.start, load.end) == ("model_load", handed_off, http.fake.now)
     step(processor, http, Output("a-1", events=begun(http, queued=-SECOND)), after=5_000)
     assert frozen(http).start_state == "cold"
+
+
+def test_an_engine_without_events_is_said_once(processor, http, caplog):
+    """Its statistics are off: whoever wonders where the split is finds the reason in the log."""
+    Join(Engine(processor))
+    for name in ("a-1", "a-2"):
+        processor.add_request(request(name))
+        step(processor, http, Output(name), after=1_000)
+
+    assert [r.message.count("--disable-log-stats") for r in caplog.records] == [1]
+    assert frozen(http).ttft_phases["engine"] > 0

@@ -77,6 +77,7 @@ class Join:
         self._fresh: list[EngineCall] = []
         self._emitted = self._before = self._reported = 0
         self._stamp = 0.0
+        self._said_unsplit = False
         if self.tier == ENGINE_EVENTS:
             _before(self.processor, "add_request", self.added, self._give_up)
             _after(self.processor, "process_outputs", self.processed, self._give_up)
@@ -224,6 +225,8 @@ class Join:
             self._end(output.request_id, str(output.finish_reason), at)
 
     def _first_output(self, call: EngineCall, output: Any, at: int) -> None:
+        if not call.scheduled:
+            self._say_unsplit()
         self._warm_since = self._warm_since or at
         call.cold = bool(call.scheduled) and call.scheduled < self._warm_since
         call.usage(cached_tokens=cached_tokens(output))
@@ -232,6 +235,16 @@ class Join:
             call.mark("first_token", at)  # the result of a model without tokens
         self._fresh.append(call)
         self._steps.has_prefill()
+
+    def _say_unsplit(self) -> None:
+        """Warn once of an engine that tells neither when it queued nor when it began a request."""
+        if not self._said_unsplit:
+            self._said_unsplit = True
+            faults.log().warning(
+                "llm_trace: vLLM sends no engine events, so the wait for the first token is called "
+                "`engine` and not split into queue_wait and prefill. Several API servers with "
+                "--disable-log-stats switch them off: start without that flag."
+            )
 
     def _tokens(self, call: EngineCall, tokens: int, at: int, *, preempted: bool) -> None:
         if not call.first_token:
