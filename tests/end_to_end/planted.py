@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import socket
 import sys
 import tempfile
 from collections import Counter
@@ -20,8 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from planter import BLOCK, RETRIEVAL
-from programs import LOOPBACK
+from planter import BLOCK, LARGE, RETRIEVAL
 from stamped_client import Answer, Connection
 from tap import OtelTap
 from vllm_server import CHAT, COMPLETIONS, VllmServer, chat, completion, make_model
@@ -127,31 +125,25 @@ def blocked_loop(server, number):
     return asyncio.run(all_of_them())
 
 
-def slow_reader(server, number, *, side_by_side=4):
-    """A client that takes 160 kB a second of an answer that is made five times as fast."""
-    body = completion("tell me everything", 1200, stream=True, logprobs=5)
-    body |= {"return_tokens_as_token_ids": True}
+def slow_reader(server, number, *, side_by_side=2):
+    """A client that reads nothing of a large answer for a while: all buffers on the way fill up."""
 
     async def one():
-        raw = socket.socket()
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        raw.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(raw, (LOOPBACK, server.port))
-        connection = Connection(server.port)
-        connection._reader, connection._writer = await asyncio.open_connection(sock=raw, limit=4096)
-        async with AsyncExitStack() as stack:
-            stack.push_async_exit(connection.__aexit__)
-            answer = await connection.begin(COMPLETIONS, body)
+        async with Connection(server.port) as connection:
+            body = chat("tell me everything", 400)
+            answer = await connection.begin(CHAT, body, headers=LARGE)
+            while not answer.token_stamps():
+                await connection.read_some(answer)
+            await asyncio.sleep(2.0)  # the cause: it has better things to do
             while not answer.complete():
                 await connection.read_some(answer)
-                await asyncio.sleep(0.05)  # the cause: it has better things to do
             return answer
 
     async def all_of_them():
-        rounds = range(0, number, side_by_side)
-        return [
-            a for _ in rounds for a in await asyncio.gather(*(one() for _ in range(side_by_side)))
-        ]
+        answers = []
+        while len(answers) < number:
+            answers += await asyncio.gather(*(one() for _ in range(side_by_side)))
+        return answers
 
     return asyncio.run(all_of_them())
 

@@ -11,12 +11,16 @@ import llm_trace
 
 RETRIEVAL = {"x-test-plant": "retrieval"}
 BLOCK = {"x-test-plant": "block"}
+LARGE = {"x-test-plant": "large"}
 SLOW = 0.3
 """Seconds that a planted cause costs."""
 
+PADDING = b": " + b"x" * 32_000 + b"\n\n"
+"""A comment of an event stream: the kernel takes megabytes before it holds anybody up."""
+
 
 class Planter(Sabotage):
-    """Slow retrieval before the app, or a handler that blocks the event loop of everybody."""
+    """Slow retrieval, a handler that blocks the event loop of everybody, or large chunks."""
 
     async def __call__(self, scope, receive, send):
         """Serve one scope."""
@@ -26,4 +30,15 @@ class Planter(Sabotage):
                 await asyncio.sleep(SLOW)
         if (b"x-test-plant", b"block") in headers:
             time.sleep(SLOW)  # noqa: ASYNC251 - the fault that is planted
+        if (b"x-test-plant", b"large") in headers:
+            send = _padded(send)
         await super().__call__(scope, receive, send)
+
+
+def _padded(send):
+    async def padded(message):
+        if message.get("body") and message.get("more_body"):
+            message = {**message, "body": message["body"] + PADDING}
+        await send(message)
+
+    return padded
