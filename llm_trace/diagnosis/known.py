@@ -75,12 +75,19 @@ class Judging:
         self._last: tuple[RequestRecord | None, Verdict | None] = (None, None)
 
     def __call__(self, record: RequestRecord) -> Verdict | None:
-        """The verdict on `record`."""
+        """The verdict on `record`; a fault of ours costs it the verdict and nothing else."""
         known, verdict = self._last
         if known is not record:
-            verdict = judge(record, self._known())
+            verdict = self._judged(record)
             self._last = record, verdict
         return verdict
+
+    def _judged(self, record: RequestRecord) -> Verdict | None:
+        try:
+            return judge(record, self._known())
+        except Exception as error:  # noqa: BLE001 - spans and metrics must not wait for a verdict
+            faults.contain("verdict", error)
+            return None
 
     def _known(self) -> Floors:
         """Made anew when an engine has described itself."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from judged_records import told
 
-from llm_trace.core import engines
+from llm_trace.core import engines, faults
 from llm_trace.core.engines import Engine
 from llm_trace.core.usage import Usage
-from llm_trace.diagnosis import catalogue
+from llm_trace.diagnosis import catalogue, known
 from llm_trace.diagnosis.known import Judging, floors_of
 from llm_trace.errors import LlmTraceError
 from llm_trace.settings import Settings
@@ -25,7 +27,8 @@ LONG = told(usage=Usage(3000, 21, 0), **SLOW)
 
 
 @pytest.fixture(autouse=True)
-def _no_engine():
+def _no_engine(monkeypatch):
+    monkeypatch.setattr(faults, "internal", Counter())
     engines.described.clear()
     yield
     engines.described.clear()
@@ -87,6 +90,16 @@ def test_a_record_is_judged_once(monkeypatch):
     judge = Judging(Settings())
 
     assert judge(LONG) is judge(LONG)
+
+
+def test_a_fault_costs_the_verdict_and_nothing_else(monkeypatch):
+    """The span is made and the request is counted without one."""
+    monkeypatch.setattr(known, "judge", lambda *_: 1 / 0)
+    judge = Judging(Settings())
+
+    with faults.production():
+        assert judge(LONG) is None
+    assert faults.internal["verdict"] == 1
 
 
 @pytest.mark.parametrize(("device", "model"), [("H1", "Llama-3.1-8B"), ("L4", "nothing")])
