@@ -25,8 +25,8 @@ For each prompt length it measures prompts that the server cannot know against
 prompts that it just has answered, and takes the server's own counters as proof.
 The first request, which may meet a cold server, is kept apart.
 
-thresholds: NAME[@length=N][@concurrency=N][@prefix=new|cached] > NUMBER,
-also >=, <, <=; the number in s, ms, us or %.  Names: ttft_, tpot_, duration_ with
+thresholds: NAME[@length=N][@concurrency=N][@prefix=new|cached] > NUMBER, also
+>=, <, <=; the number in s, ms, us or %.  Names: ttft_, tpot_, duration_ with
 median, mean, p90, p95, p99; failed, cancelled, goodput, unconfirmed (shares);
 requests_per_second, output_tokens_per_second, prefill_per_token.
 

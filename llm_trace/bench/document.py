@@ -67,6 +67,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "reasons": dict(result.reasons),
         "ttft": _stats(result.ttft),
         "server_ttft": _stats(result.server_ttft),
+        "outside_server": _stats(result.outside),
         "tpot": _stats(result.tpot),
         "duration": _stats(result.duration),
         "per_second": result.rates._asdict(),

@@ -52,6 +52,8 @@ class CellResult:
     ttft: Stats | None
     server_ttft: Stats | None
     """The same by the server's own ledger: without the way there and back."""
+    outside: Stats | None
+    """What is left of each TTFT: the way there and back, and the client itself."""
     tpot: Stats | None
     duration: Stats | None
     rates: Rates
@@ -113,6 +115,7 @@ def _cell(measured: Measured, plan: Plan, *, tells: bool) -> CellResult:
         reasons=dict(Counter(sample.reason or "" for sample in samples if sample.outcome != "ok")),
         ttft=_described(good, lambda sample: sample.ttft),
         server_ttft=_described(good, lambda sample: sample.server_ttft),
+        outside=_described(good, lambda sample: sample.outside),
         tpot=_described(good, lambda sample: sample.tpot),
         duration=_described(good, lambda sample: sample.duration),
         rates=Rates(

@@ -39,6 +39,13 @@ class Sample:
         return None if self.first is None else (self.first - self.started) / 1e9
 
     @property
+    def outside(self) -> float | None:
+        """Seconds of TTFT outside the server's ledger: the way there and back, and this client."""
+        if self.ttft is None or self.server_ttft is None:
+            return None
+        return self.ttft - self.server_ttft
+
+    @property
     def duration(self) -> float:
         """Seconds from the sending to the end of the answer."""
         return (self.ended - self.started) / 1e9

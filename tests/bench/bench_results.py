@@ -15,6 +15,7 @@ def cell(concurrency, length, prefix, *, ttft=(), failed=0, **more):
         "cancelled": 0,
         "reasons": {"status 429": failed} if failed else {},
         "server_ttft": None,
+        "outside": None,
         "tpot": None,
         "duration": describe(ttft),
         "rates": Rates(float(len(ttft)), None, None),

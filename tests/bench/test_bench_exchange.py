@@ -66,6 +66,7 @@ def test_a_ledger_in_the_answer_is_the_servers_own_ttft():
 
     assert sample.phases == {"queue_wait": 0.002, "prefill": 0.005}
     assert sample.server_ttft == pytest.approx(0.007)
+    assert sample.outside == pytest.approx(sample.ttft - 0.007)
 
 
 def test_events_may_be_cut_anywhere():
