@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import io
 import os
 import sys
 from pathlib import Path
@@ -137,6 +138,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         parser.print_help()
         return 0
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a server may be called what no screen can show
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return _load(args.command)(args)
     except LlmTraceError as fault:

@@ -1,6 +1,7 @@
 """The command: help, versions, and faults as one sentence."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 
@@ -104,6 +105,22 @@ def test_a_reader_that_went_away_is_no_traceback():
 
     assert program.returncode == cli.UNREAD
     assert said == b""
+
+
+def test_what_a_screen_cannot_show_is_no_traceback():
+    """A model may be called anything; an old terminal knows few letters."""
+    code = (
+        "import sys; from llm_trace import cli\n"
+        "cli._load = lambda _c: lambda _a: print('\\u6a21 \\ud800') or 0\n"
+        "sys.exit(cli.main(['demo']))"
+    )
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "\\u6a21 \\ud800\n"
 
 
 def test_a_missing_extra_names_the_install(monkeypatch, capsys):

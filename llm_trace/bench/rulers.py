@@ -40,11 +40,18 @@ class Tokenizer:
         asked = {"model": target.model, **target.content(text)}
         url, headers = f"{target.root}/tokenize", dict(target.headers)
         answer = await self._client.post(url, json=asked, headers=headers)
-        document = answer.json() if answer.status_code == _OK else None
+        document = _json(answer) if answer.status_code == _OK else None
         count = document.get("count") if isinstance(document, dict) else None
         if type(count) is not int or count < 0:
             raise ValueError("the server counts no tokens")
         return count
+
+
+def _json(answer: httpx.Response) -> object:
+    try:
+        return answer.json()
+    except RecursionError:
+        raise ValueError("the server answers no JSON that can be read") from None
 
 
 class Line:

@@ -50,7 +50,7 @@ class Server:
             answer = await self.client.get(
                 self.target.metrics, headers={**self.target.headers, "accept": "text/plain"}
             )
-        except httpx.HTTPError:
+        except (httpx.HTTPError, httpx.InvalidURL):
             return None
         return counters.parse(answer.text) if answer.status_code == _OK else None
 
@@ -105,7 +105,7 @@ async def find_model(
         BenchError: It does not answer within `wait` seconds, refuses, or lacks the model.
     """
     listed = await _list_models(client, f"{root}/v1/models", headers, wait)
-    names = [name for name in (one.get("id") for one in listed) if isinstance(name, str)]
+    names = [one["id"] for one in listed if isinstance(one.get("id"), str)]
     if wanted is None and not names:
         raise BenchError(f"{root}/v1/models names no model: name one with --model.")
     if wanted is not None and names and wanted not in names:
@@ -122,6 +122,8 @@ async def _list_models(
     while True:
         try:
             answer = await client.get(url, headers=dict(headers), timeout=_SHORT)
+        except httpx.InvalidURL as fault:
+            raise BenchError(f"{url!r} is no URL: {fault}.") from None
         except httpx.HTTPError as fault:
             if SYSTEM.monotonic_ns() >= until:
                 raise BenchError(_unreachable(url, fault)) from None
@@ -143,7 +145,7 @@ def _models_of(url: str, answer: httpx.Response) -> list[dict[str, Any]]:
         return []  # a server may have no such list
     try:
         data = answer.json()["data"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return []
     return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
 

@@ -81,6 +81,8 @@ def root_of(url: str) -> str:
 
 
 def _split(url: str) -> SplitResult:
+    if not url.isprintable() or " " in url:
+        raise BenchError(f"{url!r} is no URL: it holds blanks or control characters.")
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - reading it is the check

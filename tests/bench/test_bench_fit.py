@@ -37,7 +37,7 @@ def test_the_interval_holds_the_truth_where_long_prompts_scatter_more():
     """About as often as it says, though the spread grows with the length."""
     draw = random.Random(3)  # noqa: S311 - the same draws every time
     held = 0
-    for _ in range(1000):
+    for _ in range(400):
         groups = [
             [(x, 0.01 + 2e-5 * x * draw.lognormvariate(0, 0.3)) for _ in range(8)]
             for x in (128.0, 512.0, 1024.0, 2048.0)
@@ -45,7 +45,7 @@ def test_the_interval_holds_the_truth_where_long_prompts_scatter_more():
         line = fit(groups)
         held += line.low <= 2e-5 * 1.046 <= line.high
 
-    assert 0.92 <= held / 1000 <= 0.985
+    assert 0.92 <= held / 400 <= 0.985
 
 
 def test_a_bent_line_says_how_far_off_it_is():

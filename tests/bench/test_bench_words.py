@@ -4,7 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from engine_app import Engine, serving
@@ -43,6 +46,8 @@ def test_help_teaches(capsys, monkeypatch):
         ([HERE], "does not answer"),
         (["http://example.com"], "not this machine"),
         (["nonsense"], "is no URL"),
+        (["http://127.0.0.1/\x01"], "control characters"),
+        (["http://127.0.0.1/\udcff"], "control characters"),
         ([HERE, "--metrics-url", "http://example.com/metrics"], "not this machine"),
         ([HERE, "--lengths", "0"], "cannot be used: use 1 to"),
         ([HERE, "--lengths", "1,,2"], "cannot be used"),
@@ -104,6 +109,70 @@ def test_any_words_are_a_run_or_a_sentence(capsys, words):
     """Nobody listens where they lead: so it is status 2, or help, and never a traceback."""
     assert run(*words) in {0, 2}
     assert "Traceback" not in capsys.readouterr().err
+
+
+HOSTILE = [
+    b"",
+    b"\xff\xfe\x00",
+    b"<html>",
+    b"[]",
+    b"[" * 100_000,
+    b'{"data": 5}',
+    b'{"data": [5, {"id": 5}, {}]}',
+    b'{"data": [{"id": "\\ud800", "max_model_len": "many"}]}',
+    b'{"data": [{"id": "m", "max_model_len": -1}]}',
+    b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n',
+]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/plain", ""])
+@pytest.mark.parametrize("answer", HOSTILE, ids=range(len(HOSTILE)))
+def test_whatever_answers_there_is_no_traceback(answer, kind, capfd):
+    """The same bytes for the models, the tokenizer, the counters and the stream."""
+    with answering(answer, kind) as url:
+        words = ("--lengths", "20", "--requests", "2", "--max-seconds", "5", "--timeout", "1")
+        assert run(url, *words, "--model", "m") in {0, 1, 2}
+        assert run(url, *words) in {0, 1, 2}
+
+    assert "Traceback" not in capfd.readouterr().err
+
+
+class Quiet(ThreadingHTTPServer):
+    """Says nothing of clients that hang up."""
+
+    def handle_error(self, *_):
+        """They may."""
+
+
+@contextmanager
+def answering(body, kind):
+    """Serve one answer to everything; its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("content-type", kind)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.do_GET()
+
+        def log_message(self, *_):
+            """Quiet."""
+
+    with Quiet(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_ctrl_c_shows_what_was_measured():

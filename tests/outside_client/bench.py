@@ -25,7 +25,7 @@ from tests.outside_client.run import ROOT, find_client
 
 sys.path.insert(0, str(ROOT / "tests" / "end_to_end"))
 
-from programs import clean_environment
+from programs import clean_environment, eventually
 from tap import OtelTap
 from vllm_server import MODEL, VllmServer, make_model
 
