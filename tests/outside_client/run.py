@@ -148,7 +148,6 @@ def _histograms(page: Any, records: Sequence[Any]) -> list[Held]:
     return [
         *hold(s.TIME_TO_FIRST_TOKEN.prometheus, ttft, _buckets(page, s.TIME_TO_FIRST_TOKEN)),
         *hold(s.TIME_PER_OUTPUT_CHUNK.prometheus, gaps, _buckets(page, s.TIME_PER_OUTPUT_CHUNK)),
-        *hold(s.INTER_TOKEN_LATENCY.prometheus, gaps, _buckets(page, s.INTER_TOKEN_LATENCY)),
     ]
 
 
