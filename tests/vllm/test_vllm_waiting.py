@@ -1,12 +1,14 @@
 """Who waits and who computes, as far as the scheduler's counts tell: certain, or not said."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.timeline import Timeline
 from llm_trace.testing import FakeClock
 from llm_trace_vllm import waiting as waiting_module
-from llm_trace_vllm.waiting import Counts, Waiting
+from llm_trace_vllm.waiting import Counts, Departures, Waiting
 
 STEP = 1_000
 
@@ -174,3 +176,121 @@ def test_what_is_kept_is_bounded_by_what_lives(monkeypatch):
     assert len(queue.waiting._handed_off) <= 8
     queue.step(running=0, waiting=1)
     assert queue.said()[0] == "q"
+
+
+# --- against an engine that is first come, first served ------------------------------------------
+
+
+class Scheduler:
+    """vLLM's rules as far as they matter: slots, a budget of tokens a step, chunked prompts."""
+
+    def __init__(self, slots=2, budget=4):
+        self.slots, self.budget = slots, budget
+        self.running, self.waiting, self.inbox, self.aborts = [], [], [], []
+        self.left, self.tokens = {}, {}
+
+    def take(self, name, prompt, tokens):
+        """A request is on its way; the step in flight does not know of it."""
+        self.inbox.append(name)
+        self.left[name], self.tokens[name] = prompt, tokens
+
+    def receive(self):
+        """What was sent before the step begins is heard."""
+        self.waiting += self.inbox
+        for queue in (self.running, self.waiting):
+            queue[:] = [name for name in queue if name not in self.aborts]
+        self.inbox, self.aborts = [], []
+
+    def step(self):
+        """Names that got a token, and those of them that are done."""
+        room, emitted = self.budget, []
+        for name in [*self.running, *self.waiting]:
+            if not room or (name in self.waiting and len(self.running) >= self.slots):
+                break
+            if name in self.waiting:
+                self.waiting.remove(name)
+                self.running.append(name)
+            chunk = min(room, self.left[name] or 1)
+            room -= chunk
+            self.left[name] = max(0, self.left[name] - chunk)
+            if not self.left[name]:
+                emitted.append(name)
+                self.tokens[name] -= 1
+        done = [name for name in emitted if not self.tokens[name]]
+        self.running = [name for name in self.running if name not in done]
+        return emitted, done
+
+
+class Served(Queue):
+    """Requests in front of that scheduler; what is sent during a step is heard after it."""
+
+    def __init__(self):
+        super().__init__()
+        self.scheduler, self.departures = Scheduler(), Departures()
+
+    def ask(self, prompt, tokens):
+        """One more request, of so many tokens in and out."""
+        name = str(len(self.calls))
+        self.hand_off(name)
+        self.departures.came()
+        self.scheduler.take(name, prompt, tokens)
+
+    def leave(self, number):
+        """One of those that are alive goes."""
+        if self.alive:
+            name = sorted(self.alive)[number % len(self.alive)]
+            self.abort(name)
+            self.scheduler.aborts.append(name)
+
+    def finish_step(self):
+        """The step in flight is over, and is reported; whether anything was made of it."""
+        emitted, done = self.scheduler.step()
+        for name in emitted:
+            self.waiting.leave(name)
+            self.calls[name].mark("first_token")
+        for name in done:
+            self.alive.discard(name)
+            self.departures.ended()
+        running, waiting = len(self.scheduler.running), len(self.scheduler.waiting)
+        counts = Counts(running, waiting, 0, len(emitted) - len(done))
+        self.fake.advance(STEP)
+        usable = self.departures.are_known(len(self.alive)) and counts.total <= len(self.alive)
+        if usable:
+            self.waiting.observe(counts, self.alive, before=self.before, at=self.fake.now)
+        self.before = self.fake.now
+        self.scheduler.receive()
+        return usable
+
+
+ACTS = st.one_of(
+    st.tuples(st.just("ask"), st.integers(1, 12), st.integers(1, 5)),
+    st.tuples(st.just("leave"), st.integers(0, 30)),
+    st.tuples(st.just("finish_step")),
+)
+
+
+@given(st.lists(ACTS, max_size=80))
+def test_what_is_said_is_what_the_scheduler_did(acts):
+    """Whatever comes and leaves: who is said to compute does, and who is said to wait waits."""
+    queue = Served()
+    for act, *numbers in acts:
+        usable = getattr(queue, act)(*numbers)
+        for name in queue.alive if act == "finish_step" else ():
+            call = queue.calls[name]
+            if call.first_token:
+                continue
+            computes = name in queue.scheduler.running
+            assert computes or not call.seen_scheduled
+            assert not usable or computes == bool(call.seen_scheduled)
+
+
+def test_an_abort_is_doubtful_for_two_reports():
+    """The step in flight may count it; then it is known to be gone."""
+    departures = Departures()
+    for _ in range(3):
+        departures.came()
+    assert departures.are_known(3) is True
+    departures.ended()
+    assert departures.are_known(2) is True
+
+    assert [departures.are_known(1) for _ in range(3)] == [False, False, True]

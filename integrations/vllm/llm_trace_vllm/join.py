@@ -32,7 +32,7 @@ from llm_trace_vllm.news import CARRIER, read
 from llm_trace_vllm.reports import Reports
 from llm_trace_vllm.steps import Decoding, Steps
 from llm_trace_vllm.tiers import ENGINE_EVENTS, Tier, tier_of
-from llm_trace_vllm.waiting import Counts, Waiting
+from llm_trace_vllm.waiting import Counts, Departures, Waiting
 
 _MARK: Final = "_llm_trace_join"
 
@@ -72,6 +72,7 @@ class Join:
         self._asleep_since = 0
         self._shared = is_shared(engine)
         self._waiting = Waiting(in_order=is_in_order(engine))
+        self._departures = Departures()
         self._steps = Steps()
         self._by_rank: dict[int, tuple[Steps, Reports]] = {}
         self._fresh: list[EngineCall] = []
@@ -102,6 +103,7 @@ class Join:
         timeline = context.current()
         call = None if timeline is NO_REQUEST else self._begin(timeline, request)
         self._waiting.add(request.request_id, call, self.processor.request_states)
+        self._departures.came()
 
     def _begin(self, timeline: Timeline, request: Any) -> EngineCall:
         lora = lora_of(request)
@@ -183,7 +185,9 @@ class Join:
             self._told(output)
             return
         self._waiting.leave(output.request_id)
-        self._emitted -= output.finish_reason is not None
+        if output.finish_reason is not None:
+            self._emitted -= 1
+            self._departures.ended()
 
     def _told(self, output: Any) -> None:
         """EngineCore speaks of requests without output, where its scheduler is ours."""
@@ -222,6 +226,7 @@ class Join:
             self._tokens(call, tokens, at, preempted=preempted)
         if output.finish_reason is not None:
             self._emitted -= 1
+            self._departures.ended()
             self._end(output.request_id, str(output.finish_reason), at)
 
     def _first_output(self, call: EngineCall, output: Any, at: int) -> None:
@@ -291,7 +296,8 @@ class Join:
         if counts.computing > 0:
             self._steps.has_prefill()
         alive = self.processor.request_states
-        if counts.computing >= 0 and counts.total <= len(alive):
+        known = self._departures.are_known(len(alive))
+        if known and counts.computing >= 0 and counts.total <= len(alive):
             sure = at if emitted else at - LAG_NS
             self._waiting.observe(counts, alive, before=self._reported, at=sure)
 

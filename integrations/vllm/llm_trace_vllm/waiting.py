@@ -16,6 +16,9 @@ from llm_trace.core.engine_call import EngineCall
 
 _SWEEP_AT: Final = 256
 
+DOUBTFUL: Final = 2
+"""Reports that may count an aborted request: of the step in flight, and of one begun meanwhile."""
+
 
 class Counts(NamedTuple):
     """What the engine reported after a step."""
@@ -38,6 +41,30 @@ class Counts(NamedTuple):
     def computing(self) -> int:
         """Requests in the batch without a token yet."""
         return self.running - self.emitted
+
+
+class Departures:
+    """Whether the engine may still count requests that are gone: it hears of aborts a step late."""
+
+    __slots__ = ("_doubtful", "_expected")
+
+    def __init__(self) -> None:
+        self._expected = self._doubtful = 0
+
+    def came(self) -> None:
+        """A request was handed off."""
+        self._expected += 1
+
+    def ended(self) -> None:
+        """The engine itself ended one."""
+        self._expected -= 1
+
+    def are_known(self, alive: int) -> bool:
+        """After a step: whether the engine knows of all that left; `alive` requests did not."""
+        gone = alive < self._expected
+        self._doubtful = DOUBTFUL if gone else max(0, self._doubtful - 1)
+        self._expected = alive
+        return not self._doubtful
 
 
 class Waiting:
