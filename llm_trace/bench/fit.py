@@ -2,7 +2,8 @@
 
 Ordinary least squares of TTFT over computed prompt tokens. Long prompts scatter more than short
 ones, so the standard error is the one that does not assume equal spread (HC3: each residual is
-weighed by how much its own point pulls the line), and the interval is Student's.
+weighed by how much its own point pulls the line), and the interval is Student's, with the degrees
+of freedom of the lengths that the error comes from.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ def fit(groups: Sequence[Sequence[Point]]) -> Fit | None:
     spread = sum((x - middle) ** 2 for x in tokens)
     slope = sum((x - middle) * (y - level) for x, y in points) / spread
     start = level - slope * middle
-    error = _robust_error(points, middle, spread, slope, start)
-    reach = error * student.quantile(CONFIDENCE, len(points) - 2)
+    parts = [_part(group, len(points), middle, spread, slope, start) for group in groups]
+    error = math.sqrt(sum(parts)) / spread
+    reach = error * student.quantile(CONFIDENCE, _freedom(parts, groups))
     return Fit(
         slope,
         slope - reach,
@@ -74,15 +76,28 @@ def fit(groups: Sequence[Sequence[Point]]) -> Fit | None:
     )
 
 
-def _robust_error(
-    points: Sequence[Point], middle: float, spread: float, slope: float, start: float
+def _part(
+    group: Sequence[Point],
+    number: int,
+    middle: float,
+    spread: float,
+    slope: float,
+    start: float,
 ) -> float:
+    """What one length adds to the slope's variance, before it is divided by the spread squared."""
     total = 0.0
-    for x, y in points:
-        pull = 1 / len(points) + (x - middle) ** 2 / spread
+    for x, y in group:
+        pull = 1 / number + (x - middle) ** 2 / spread
         rest = (y - start - slope * x) / max(1 - pull, 1e-9)  # a point that is the line has no rest
         total += ((x - middle) * rest) ** 2
-    return math.sqrt(total) / spread
+    return total
+
+
+def _freedom(parts: Sequence[float], groups: Sequence[Sequence[Point]]) -> float:
+    """Degrees of freedom (Satterthwaite): as few as the lengths have that make the variance."""
+    pairs = zip(parts, groups, strict=True)
+    shares = sum(part**2 / max(1, len(group) - 1) for part, group in pairs)
+    return sum(parts) ** 2 / shares if shares else 1.0
 
 
 def _explained(points: Sequence[Point], level: float, slope: float, start: float) -> float:
