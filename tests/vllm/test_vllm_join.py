@@ -570,6 +570,12 @@ def test_pooling_has_no_token_and_all_else(processor, http):
 def test_a_request_that_waited_for_the_engine_to_wake_is_cold(processor, http):
     """From the hand-off, or from falling asleep; and the engine's next execution is a first one."""
     join = Join(Engine(processor))
+    decoding, gone = Http(http.fake), Http(http.fake)
+    for other, name in ((decoding, "d-1"), (gone, "g-1")):
+        with other:
+            processor.add_request(request(name))
+    step(processor, http, Output("d-1", events=begun(http)), after=5_000)
+    gone.timeline.closed = True
     join.slept(asleep=False)
     join.slept(asleep=True)
     http.fake.advance(SECOND)
@@ -579,6 +585,7 @@ def test_a_request_that_waited_for_the_engine_to_wake_is_cold(processor, http):
     http.fake.advance(2 * SECOND)
     join.slept(asleep=False)
 
+    assert decoding.timeline.intervals == gone.timeline.intervals == []
     (load,) = http.timeline.intervals
     assert (load.phase, load.start, load.end) == ("model_load", handed_off, http.fake.now)
     step(processor, http, Output("a-1", events=begun(http, queued=-SECOND)), after=5_000)

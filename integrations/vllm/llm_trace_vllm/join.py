@@ -321,8 +321,9 @@ class Join:
             self._asleep_since = self._asleep_since or now
             return
         for call in self._calls.values() if self._asleep_since else ():
-            start = max(self._asleep_since, call.handed_off)
-            call.timeline.adopt_interval(s.MODEL_LOAD, start, now)
+            if not call.first_token and not call.timeline.closed:
+                start = max(self._asleep_since, call.handed_off)
+                call.timeline.adopt_interval(s.MODEL_LOAD, start, now)
         self._asleep_since = self._warm_since = 0
 
 
