@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -24,7 +24,7 @@ class Engine:
         self._client = client
         self._model = model
 
-    async def stream(self, messages: list[Message], max_tokens: int) -> AsyncIterator[bytes]:
+    async def stream(self, messages: list[Message], max_tokens: int) -> AsyncGenerator[bytes, None]:
         """The engine's own events, as they come."""
         body = {
             "model": self._model,

@@ -48,7 +48,7 @@ class Shelf:
 
     def search(self, question: str, top_k: int) -> list[Passage]:
         """The passages that say most of the question's words, best first."""
-        attributes = {
+        attributes: dict[str, str | int] = {
             "gen_ai.operation.name": "retrieval",
             "gen_ai.data_source.id": "handbook",
             "gen_ai.retrieval.top_k": top_k,
