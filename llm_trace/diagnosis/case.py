@@ -43,7 +43,9 @@ class Case:
 
     @property
     def before_engine(self) -> int:
-        """From the hand-off until the engine's scheduler had the request."""
+        """From the hand-off until the scheduler had the request; 0 where it did not say."""
+        if self.call is not None and self.call.inferred:
+            return 0
         handed_off, queued = (self.record.moments.get(x, 0) for x in (m.HANDED_OFF, m.QUEUED))
         return queued - handed_off if handed_off and queued else 0
 

@@ -91,6 +91,13 @@ def test_a_wait_before_the_engine_is_no_wait_for_a_slot():
     assert decided(late, Floors(slots=4)) == ("queue_before_engine", "high")
 
 
+def test_an_inferred_wait_says_nothing_of_its_parts():
+    """That it was seen in the queue late does not mean that it came there late."""
+    late = told(queued=900, call={"running": 4, "kv_usage": 1.0, "inferred": True}, **QUEUED)
+
+    assert decided(late, Floors(slots=4)) == ("queue_slots", "high")
+
+
 def test_a_blocked_loop_explains_a_late_hand_over():
     """The event loop could not hand the request on."""
     late = told(queued=900, facts={"loop_lag": 880 * MS}, **QUEUED)
