@@ -55,7 +55,8 @@ class Engine:
     def kept(self):
         """How much the teller holds of requests and steps."""
         mine = self.teller
-        return sum(map(len, (mine._waiting, mine._prefilling, mine._untold, mine._steps)))
+        every = (mine._waiting, mine._prefilling, mine._untold, mine._own, mine._steps)
+        return sum(map(len, every))
 
 
 def told(outputs, client=0):
@@ -200,13 +201,18 @@ def test_an_aborted_request_is_forgotten(steps):
     assert engine.kept() == 0
 
 
-def test_without_statistics_there_are_chunks_and_no_stamps():
-    """vLLM notes no events then; nothing is invented for them."""
-    engine = Engine(log_stats=False).busy()
-    engine.add(Request("a", num_prompt_tokens=8))
+def test_without_statistics_the_stamps_are_its_own():
+    """vLLM notes no events then, and tells none with an output: when it was queued and begun."""
+    engine = Engine(log_stats=False, slots=2).busy()
+    engine.add(Request("a", num_prompt_tokens=8), Request("b", num_prompt_tokens=1))
 
-    assert told(engine.step()) == News([], [Computed("a", 4, 101.0, 102.0)])
-    assert told(engine.step()).chunks == [Computed("a", 4, 102.0, 103.0)]
+    assert told(engine.step()) == News(
+        [Stamps("a", 100.0, 102.0), Stamps("b", 101.0, 0.0)], [Computed("a", 4, 102.0, 103.0)]
+    )
+    engine.scheduler.slots = 3
+    assert told(engine.step()).stamps == [Stamps("b", 101.0, 103.0)]
+    assert told(engine.step()) is None
+    assert engine.kept() == 0
 
 
 def test_steps_in_flight_are_bounded():
@@ -233,8 +239,8 @@ MOVES = st.lists(
 class Watched(Engine):
     """An engine whose every chunk and every piece of news is noted."""
 
-    def __init__(self):
-        super().__init__(slots=3)
+    def __init__(self, **more):
+        super().__init__(slots=3, **more)
         self.computed, self.heard, self.stamps = [], [], Counter()
 
     def run(self, takes):
@@ -257,10 +263,10 @@ class Watched(Engine):
         return living[number % len(living)] if living else None
 
 
-@given(MOVES)
-def test_every_chunk_is_told_once_whatever_happens(moves):
+@given(MOVES, st.booleans())
+def test_every_chunk_is_told_once_whatever_happens(moves, log_stats):
     """Each computed part of a prompt, in order; at most two sets of stamps a request."""
-    engine = Watched()
+    engine = Watched(log_stats=log_stats)
     for number, (move, *values) in enumerate(moves):
         request = engine.pick(values[0]) if move in ("abort", "preempt") else None
         if move == "add":

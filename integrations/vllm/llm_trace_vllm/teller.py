@@ -76,6 +76,8 @@ class Teller:
         self._waiting: dict[str, Request] = {}
         self._prefilling: dict[str, Request] = {}
         self._untold: dict[str, Request] = {}
+        self._own: dict[str, Stamps] = {}
+        """Our stamps of requests of which vLLM notes none: its statistics may be off."""
         self._steps: deque[_Step] = deque(maxlen=_STEPS)
         self._news: dict[int, News] = {}
         self._since: dict[int, float] = {}
@@ -86,23 +88,30 @@ class Teller:
 
     def added(self, request: Request) -> None:
         """The scheduler queued `request`."""
-        self._waiting[request.request_id] = request
-        self._untold[request.request_id] = request
+        key = request.request_id
+        self._waiting[key] = self._untold[key] = request
+        if not request.events:
+            self._own[key] = Stamps(key, self._now(), 0.0)
 
     def scheduled(self, output: SchedulerOutput, start: float) -> None:
         """The scheduler, begun at `start`, decided what the next step computes."""
         if not self._waiting and not self._prefilling:
             return
         for request_id in output.finished_req_ids:
-            for kept in (self._waiting, self._prefilling, self._untold):
+            for kept in (self._waiting, self._prefilling, self._untold, self._own):
                 kept.pop(request_id, None)
         for new in output.scheduled_new_reqs:
             request = self._waiting.pop(new.req_id, None)
             if request is not None:
-                self._prefilling[new.req_id] = self._untold[new.req_id] = request
+                self._begun(new.req_id, request, start)
         chunks = self._chunks(output)
         if chunks:
             self._steps.append(_Step(output, start, chunks))
+
+    def _begun(self, request_id: str, request: Request, start: float) -> None:
+        self._prefilling[request_id] = self._untold[request_id] = request
+        if request_id in self._own:
+            self._own[request_id] = self._own[request_id]._replace(scheduled=start)
 
     def _chunks(self, output: SchedulerOutput) -> list[tuple[Request, int]]:
         """The prompt tokens of this step, by request; computed tokens count it already."""
@@ -145,13 +154,15 @@ class Teller:
         return step
 
     def _tell_stamps(self) -> None:
-        for request in self._untold.values():
-            if _has_output(request):
-                continue  # vLLM itself told
-            stamps = {int(event.type): event.timestamp for event in reversed(request.events)}
-            queued, scheduled = stamps.get(_QUEUED, 0.0), stamps.get(_SCHEDULED, 0.0)
-            if queued or scheduled:
-                self._news_for(request).stamps.append(Stamps(request.request_id, queued, scheduled))
+        for key, request in self._untold.items():
+            stamps = self._own.get(key)
+            if stamps is None:
+                if _has_output(request):
+                    continue  # vLLM itself told
+                stamps = _noted(request)
+            elif stamps.scheduled:
+                del self._own[key]
+            self._news_for(request).stamps.append(stamps)
         self._untold.clear()
 
     def _news_for(self, request: Request) -> News:
@@ -179,6 +190,12 @@ class Teller:
 
     def _take_carrier(self, client: int) -> Any:
         return self._carry(write(self._news.pop(client)))
+
+
+def _noted(request: Request) -> Stamps:
+    """The first stamps of each kind that vLLM noted and has not told yet."""
+    stamps = {int(event.type): event.timestamp for event in reversed(request.events)}
+    return Stamps(request.request_id, stamps.get(_QUEUED, 0.0), stamps.get(_SCHEDULED, 0.0))
 
 
 def _has_output(request: Request) -> bool:
