@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _ASKS: Final = {HEADER: ASKED}
 """Asks a server that has llm_trace for its ledger; others do not know it."""
 
-
 INTERRUPTED: Final = "it was interrupted"
 
 

@@ -65,7 +65,10 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """Requests in all: warm-up, those that fill the cache, and those that are measured."""
+        """Requests in all: warm-up, those that fill the cache, and those that are measured.
+
+        A server without a tokenizer is sent two more, of one token each.
+        """
         measured = sum(self.size(cell) for cell in self.cells)
         filling = sum(cell.concurrency for cell in self.cells if cell.prefix == "cached")
         return 1 + len(self.lengths) + filling + measured

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 
+from llm_trace.bench.errors import BenchError
+
 if TYPE_CHECKING:
     from llm_trace.bench.prompts import Ruler
     from llm_trace.bench.sample import Sample
@@ -33,25 +35,20 @@ class Tokenizer:
         """Ask the server.
 
         Raises:
-            httpx.HTTPError: It did not answer.
-            ValueError: It has no tokenizer to ask.
+            BenchError: It did not answer, or has no tokenizer to ask.
         """
         target = self._target
         asked = {"model": target.model, **target.content(text)}
         url, headers = f"{target.root}/tokenize", dict(target.headers)
-        answer = await self._client.post(url, json=asked, headers=headers)
-        document = _json(answer) if answer.status_code == _OK else None
+        try:
+            answer = await self._client.post(url, json=asked, headers=headers)
+            document = answer.json() if answer.status_code == _OK else None
+        except (httpx.HTTPError, ValueError, RecursionError):
+            document = None
         count = document.get("count") if isinstance(document, dict) else None
         if type(count) is not int or count < 0:
-            raise ValueError("the server counts no tokens")
+            raise BenchError("the server's tokenizer does not answer any more")
         return count
-
-
-def _json(answer: httpx.Response) -> object:
-    try:
-        return answer.json()
-    except RecursionError:
-        raise ValueError("the server answers no JSON that can be read") from None
 
 
 class Line:
@@ -80,7 +77,7 @@ async def find_ruler(
     tokenizer = Tokenizer(client, target)
     try:
         await tokenizer.count("one two three")
-    except (httpx.HTTPError, ValueError):
+    except BenchError:
         return await calibrate(probe)
     return tokenizer
 

@@ -54,15 +54,16 @@ class Server:
             return None
         return counters.parse(answer.text) if answer.status_code == _OK else None
 
-    async def counted(self, before: Counters | None, requests: int) -> Counters | None:
-        """The counters' growth since `before`, once they know of `requests` more."""
-        if before is None:
-            return None
+    async def settled(self, start: Counters | None, requests: int) -> Counters | None:
+        """The counters now, once they know of `requests` more than at the `start`.
+
+        A server counts a request a moment after its answer has ended.
+        """
         until = SYSTEM.monotonic_ns() + _SETTLE * 1e9
-        while (now := await self.counters()) is not None:
-            grown = now.since(before)
-            if (grown.requests or 0) >= requests or SYSTEM.monotonic_ns() > until:
-                return grown
+        while start is not None and (now := await self.counters()) is not None:
+            known = now.since(start).requests
+            if known is None or known >= requests or SYSTEM.monotonic_ns() > until:
+                return now
             await asyncio.sleep(_PAUSE)
         return None
 

@@ -34,7 +34,7 @@ class Measured:
     def seconds(self) -> float:
         """From the first sending to the last end."""
         begun = min(sample.started for sample in self.samples)
-        return (max(sample.ended for sample in self.samples) - begun) / 1e9
+        return max(1, max(sample.ended for sample in self.samples) - begun) / 1e9
 
 
 @dataclass(slots=True)
@@ -67,25 +67,29 @@ class Sweep:
         self._plan = plan
         self._tell = tell
         self._deadline = SYSTEM.monotonic_ns() + round(plan.max_seconds * 1e9)
-        self._done = 0
+        self._done = self._answered = 0
+        self._start: Counters | None = None
         self.run = Run(plan)
 
     async def __call__(self) -> Run:
         """Run everything; what was measured so far stays in `run` whatever happens.
 
         Raises:
-            BenchError: The first request already failed.
+            BenchError: The first request already failed, or nothing was measured.
         """
         run = self.run
-        run.served_before = served_before(await self._server.counters())
+        self._start = await self._server.counters()
+        run.served_before = served_before(self._start)
         run.first = await self._first()
         prompts = await self._rule()
         for length in self._plan.lengths:
             run.warm_up.append(await self._warm(prompts, length))
-        for cell in self._plan.cells:
-            if self._over():
-                break
-            run.measured.append(await self._measure(prompts, cell))
+        try:
+            await self._measure_all(prompts)
+        except BenchError as fault:
+            if not run.measured:
+                raise
+            run.stopped = str(fault)
         return run
 
     async def _first(self) -> Sample:
@@ -96,12 +100,10 @@ class Sweep:
         return sample
 
     async def _rule(self) -> Prompts:
-        server = self._server
-
         async def probe(text: str) -> Sample:
-            return await server.ask(text, _ONE, self._patience())
+            return await self._ask(text, "measures how long words are", _ONE)
 
-        ruler = await find_ruler(server.client, server.target, probe)
+        ruler = await find_ruler(self._server.client, self._server.target, probe)
         self.run.ruler = ruler.kind
         return Prompts(ruler)
 
@@ -112,14 +114,21 @@ class Sweep:
 
     # --- a cell -----------------------------------------------------------------------------------
 
+    async def _measure_all(self, prompts: Prompts) -> None:
+        for cell in self._plan.cells:
+            if self._over():
+                return
+            self.run.measured.append(await self._measure(prompts, cell))
+
     async def _measure(self, prompts: Prompts, cell: Cell) -> Measured:
         """Run one cell; its prompts are made, and filled into the cache, before it begins."""
         texts = await self._texts(prompts, cell)
         await self._server.open(cell.concurrency)
-        before = await self._server.counters()
+        before = await self._server.settled(self._start, self._answered)
         samples = await self._load(cell, [prompt.text for prompt in texts])
-        finished = sum(sample.outcome == "ok" for sample in samples)
-        return Measured(cell, samples, await self._server.counted(before, finished))
+        after = await self._server.settled(self._start, self._answered)
+        counted = None if before is None or after is None else after.since(before)
+        return Measured(cell, samples, counted)
 
     async def _texts(self, prompts: Prompts, cell: Cell) -> Sequence[Prompt]:
         """A prompt for each request; a cached cell has one a worker, which was sent before."""
@@ -147,6 +156,7 @@ class Sweep:
     async def _ask(self, text: str, said: str, max_tokens: int | None = None) -> Sample:
         sample = await self._server.ask(text, max_tokens or self._plan.max_tokens, self._patience())
         self._done += 1
+        self._answered += sample.outcome == "ok"
         self._tell(f"{self._done} of {self._plan.total} requests: {said}")
         if sample.reason == "timeout" and self._over():
             sample.reason = "time bound"

@@ -1,13 +1,15 @@
 """A server with a prefix cache whose every number is known beforehand, for the run's logic.
 
 A word is a token, the template is three more, and blocks of four are cached. What it does wrong is
-told to it in `faults`: the name of a fault for each request in turn.
+told to it in `faults`: the name of a fault for each request in turn. `tokenizer` is how often it
+counts tokens.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from contextlib import contextmanager
@@ -24,7 +26,7 @@ BLOCK = 4
 class Engine:
     """The app, and what it was asked."""
 
-    def __init__(self, *, tokenizer=True, details=True, metrics=True, usage=True, faults=()):
+    def __init__(self, *, tokenizer=math.inf, details=True, metrics=True, usage=True, faults=()):
         self.tokenizer, self.details, self.metrics, self.usage = tokenizer, details, metrics, usage
         self.faults = list(faults)
         self.blocks = set()
@@ -59,7 +61,8 @@ class Engine:
 
     async def tokenize(self, request):
         """Count the words and the template."""
-        if not self.tokenizer:
+        self.tokenizer -= 1
+        if self.tokenizer < 0:
             return Response(status_code=404)
         body = await request.json()
         return JSONResponse({"count": len(_words(body)) + TEMPLATE})

@@ -102,7 +102,7 @@ def test_without_any_counter_the_run_is_unconfirmed(capsys):
 
 def test_a_server_without_a_tokenizer_is_calibrated(capsys):
     """Two requests of one token each; the lengths are what usage counts."""
-    document = measured(Engine(tokenizer=False), capsys)
+    document = measured(Engine(tokenizer=0), capsys)
 
     assert document["prompt_lengths"] == "calibrated"
     assert [one["counted_prompt_tokens"] for one in document["cells"]] == [40, 40, 80, 80]
@@ -110,7 +110,7 @@ def test_a_server_without_a_tokenizer_is_calibrated(capsys):
 
 def test_a_server_that_counts_nothing_is_estimated(capsys):
     """Nothing that needs a count is claimed."""
-    document = measured(Engine(tokenizer=False, usage=False, metrics=False), capsys)
+    document = measured(Engine(tokenizer=0, usage=False, metrics=False), capsys)
 
     assert document["prompt_lengths"] == "estimated"
     assert document["prefill"] is None
@@ -139,6 +139,14 @@ def test_a_request_that_hangs_is_cancelled(capsys):
 
     assert document["cells"][0]["requests"] == {"ok": 3, "failed": 0, "cancelled": 1}
     assert document["cells"][0]["reasons"] == {"timeout": 1}
+
+
+def test_a_server_that_goes_away_ends_the_run_and_says_so(capsys):
+    """With what was measured until then."""
+    document = json.loads(bench(Engine(tokenizer=35), capsys, *SMALL, "--json")[1])
+
+    assert document["stopped"] == "the server's tokenizer does not answer any more"
+    assert [one["prompt_tokens"] for one in document["cells"]] == [40, 40]
 
 
 def test_the_time_bound_ends_the_run_and_says_so(capsys):
