@@ -8,6 +8,7 @@ the bytes of a stream. A connector's `connect` returns when there is a connectio
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -183,6 +184,10 @@ class _Watched:
     def _failing(self) -> Iterator[None]:
         try:
             yield
+        except asyncio.IncompleteReadError as short:  # which says that it is the end
+            self._attempt.read(short.partial)
+            self._attempt.complete()
+            raise
         except BaseException as error:
             self._attempt.failed(error)
             raise

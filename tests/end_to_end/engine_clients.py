@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -122,8 +123,11 @@ async def _all(content):
 
 async def _exactly(content):
     held = b""
-    while not content.at_eof():
-        held += await content.readexactly(1)
+    while True:
+        try:
+            held += await content.readexactly(1)
+        except asyncio.IncompleteReadError:
+            return
         if held.endswith(b"\n\n"):
             yield held
             held = b""
