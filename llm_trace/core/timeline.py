@@ -166,14 +166,16 @@ class Timeline:
             interval.end = end
             self.intervals.append(interval)
 
-    def keep_interval(self, interval: Interval) -> None:
+    def keep_interval(self, interval: Interval) -> bool:
         """Keep what another instrumentation saw; of the room, the app's own words have the half.
 
         It stands before what the app says, which therefore wins where both claim the same time.
         """
         theirs = sum(not each.span_id for each in self.intervals)
-        if self._has_room("retrieval", theirs < MAX_CLAIMS // 2):
+        kept = self._has_room("retrieval", theirs < MAX_CLAIMS // 2)
+        if kept:
             self.intervals.insert(0, interval)
+        return kept
 
     def span_ids(self) -> set[int]:
         """The spans of ours that others may have as their parents."""

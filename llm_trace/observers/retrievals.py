@@ -96,7 +96,9 @@ class Retrievals:
             if documents is not None:
                 for inner in found:  # the same documents, on their way up
                     inner.attributes.pop(DOCUMENTS, None)
-            found = [*found, _keep(span, entry, documents)]
+            interval = _interval(span, entry, documents)
+            if entry.timeline.keep_interval(interval):
+                found = [*found, interval]
         if entry.above is not None:
             entry.above.below += found
 
@@ -115,7 +117,7 @@ def _request_of(span: Any, parent_span_id: int) -> Timeline | None:
     return None
 
 
-def _keep(span: Any, entry: _Open, documents: int | None) -> Interval:
+def _interval(span: Any, entry: _Open, documents: int | None) -> Interval:
     """The span's time, on the clock of its request."""
     timeline = entry.timeline
     now = timeline.clock.monotonic_ns()
@@ -123,5 +125,4 @@ def _keep(span: Any, entry: _Open, documents: int | None) -> Interval:
     attributes: dict[str, object] = {} if documents is None else {DOCUMENTS: documents}
     interval = Interval(s.RETRIEVAL, start, 0, entry.phase_span_id, attributes)
     interval.end = min(max(span.end_time - timeline.wall_offset, start), now)
-    timeline.keep_interval(interval)
     return interval

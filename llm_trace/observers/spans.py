@@ -200,7 +200,8 @@ class _Trace:
         phases = record.segments if record.operation is not None else ()
         made = [segment.phase for segment in phases if segment.phase in SOURCES]
         calls = [call for call in record.calls if call.span_id]
-        return 1 + len(made) + len(record.intervals) + len(calls)
+        intervals = [interval for interval in record.intervals if interval.span_id]
+        return 1 + len(made) + len(intervals) + len(calls)
 
     def __iter__(self) -> Iterator[FinishedSpan]:
         return self._observer.spans(self._record, self._identity)

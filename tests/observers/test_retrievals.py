@@ -314,3 +314,28 @@ def test_a_clock_that_was_set_back_gives_no_negative_time(traced):
     record = traced.serve(code)
 
     assert [(record.received, record.received)] == [(i.start, i.end) for i in record.intervals]
+
+
+def test_their_spans_are_not_counted_as_ours(traced):
+    """A trace in the queue is as long as the spans that are made of it: drops are counted by it."""
+    queued = []
+
+    class Queue:
+        """A sink that keeps whole traces."""
+
+        def emit(self, trace):
+            """Keep one."""
+            queued.append(trace)
+
+    def code():
+        traced.retrieve(3)
+        with llm_trace.retrieval("shelf"):
+            traced.retrieve(4)
+
+    traced.serve(code)
+    spans = SpanObserver(Queue, limit=100, latency=False)
+    spans.observe(traced.recorder.record)
+
+    assert 3 == len(traced.recorder.record.intervals)
+    assert ["retrieval shelf", "chat"] == [span.name for span in queued[0]]
+    assert 2 == len(queued[0])
