@@ -48,7 +48,8 @@ def render(
     yield from _good(results, style)
     yield from _phases(results, style)
     if results.prefill is not None:
-        yield from ("", style("prefill", "bold"), *_wrapped(prefill_text(results.prefill)))
+        yield from ("", style(f"{min(plan.concurrencies)} at once: prefill", "bold"))
+        yield from _wrapped(prefill_text(results.prefill))
     yield from _checks(checks, style)
 
 
@@ -182,7 +183,7 @@ def prefill_text(fit: Fit) -> str:
         "stalled requests do not move."
     )
     if fit.low <= 0:
-        return f"{text} The first interval reaches 0: stalls hide what a token costs."
+        return f"{text} The first interval is not above 0: it does not show what a token costs."
     if fit.bend > _BENT:
         return f"{text} The line is not straight: one length is {fit.bend:.0%} off it."
     return text
