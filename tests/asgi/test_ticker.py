@@ -10,6 +10,7 @@ import pytest
 
 from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.asgi.ticker import INTERVAL, lag_here
+from llm_trace.core import faults
 from llm_trace.core.clock import SYSTEM
 from llm_trace.core.dispatch import Dispatch
 from llm_trace.settings import Settings
@@ -178,3 +179,41 @@ def test_the_end_of_a_loop_says_nothing(caplog):
 
     assert set() == asyncio.run(main(), debug=True)
     assert [] == [r for r in caplog.records if r.name == "asyncio" and r.levelname != "DEBUG"]
+
+
+def test_a_listener_that_fails_does_not_stop_the_timer():
+    """Metrics that break cost nobody the loop, nor the next run of the timer."""
+    heard = []
+
+    async def main():
+        third = asyncio.Event()
+
+        def broken(late):
+            heard.append(late)
+            if len(heard) == 3:
+                third.set()
+            raise RuntimeError("no metrics today")
+
+        lag_here(SYSTEM, broken)
+        await third.wait()
+
+    before = faults.internal["ticker"]
+    with faults.production():
+        asyncio.run(main())
+
+    assert before + 3 == faults.internal["ticker"]
+
+
+def test_a_thread_that_goes_from_loop_to_loop_finds_the_timer_again():
+    """Tests and notebooks run loops in turns: a loop still has one timer."""
+    loops = [asyncio.new_event_loop() for _ in range(2)]
+
+    async def main():
+        return lag_here(SYSTEM, lambda _: None)
+
+    first, other, again = (loops[n].run_until_complete(main()) for n in (0, 1, 0))
+    for loop in loops:
+        loop.close()
+
+    assert first is again
+    assert first is not other

@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
+from opentelemetry.trace import SpanContext, TraceFlags
 
 import llm_trace
 from llm_trace import semconv as s
@@ -339,3 +340,34 @@ def test_their_spans_are_not_counted_as_ours(traced):
     assert 3 == len(traced.recorder.record.intervals)
     assert ["retrieval shelf", "chat"] == [span.name for span in queued[0]]
     assert 2 == len(queued[0])
+
+
+def test_a_span_whose_request_nobody_knows_is_left_alone(traced):
+    """A parent in the trace of a live request is not enough: it must be one of its spans."""
+    stranger = SpanContext(0xABC, 0x999, is_remote=False, trace_flags=TraceFlags(1))
+    parent = trace.set_span_in_context(trace.NonRecordingSpan(stranger))
+    headers = [(b"traceparent", b"00-00000000000000000000000000000abc-0000000000000def-01")]
+
+    def code():
+        thread = threading.Thread(target=traced.retrieve, args=(8,), kwargs={"context": parent})
+        thread.start()
+        thread.join()
+
+    server = Server(b"{}")
+    asyncio.run(traced.serving(code)(http_scope(headers=headers), server.receive, server.send))
+
+    assert {"unattributed": 8 * MS} == traced.recorder.record.phases
+
+
+def test_a_span_that_cannot_be_read_harms_nobody(traced):
+    """A fault of ours is contained and counted, at the start of a span and at its end."""
+    before = faults.internal["retrievals"]
+
+    class Odd:
+        """No span at all."""
+
+    with faults.production():
+        traced.heard.started(Odd())
+        traced.heard.ended(Odd())
+
+    assert before + 2 == faults.internal["retrievals"]

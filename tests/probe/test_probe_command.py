@@ -1,7 +1,10 @@
 """`llm-trace probe` against servers that do everything but answer well."""
 
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 from contextlib import contextmanager, suppress
 
@@ -23,14 +26,19 @@ def token(word="a"):
 
 
 @contextmanager
-def serving(*answers):
-    """A server that gives each connection the next answer, and hangs up."""
+def serving(*answers, secured=None):
+    """A server that gives each connection the next answer, and hangs up.
+
+    With `secured`, a TLS context, it speaks https.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve():
             for answer in answers:
                 with suppress(OSError):
                     connection, _ = listener.accept()
+                    if secured is not None:
+                        connection = secured.wrap_socket(connection, server_side=True)
                     with connection:
                         asked.append(_request(connection))
                         connection.sendall(answer)
@@ -38,7 +46,8 @@ def serving(*answers):
         asked = []
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/ask", asked
+        scheme = "http" if secured is None else "https"
+        yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/ask", asked
         thread.join(10)
 
 
@@ -165,6 +174,61 @@ def test_the_screen_says_what_it_does_not_know(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert 0 == status
     assert any("the network is unknown" in line for line in lines)
-    assert any("cannot be told: 40 tokens" in line for line in lines)
+    assert any("40 tokens" in line for line in lines)
     assert 2 == sum(line.startswith("trace ") for line in lines)
     assert max(map(len, lines)) <= 80
+
+
+def test_a_server_that_speaks_no_tls_is_said_in_a_sentence(capsys):
+    """`https` for a server of plain http: status 2."""
+    with serving(b"HTTP/1.1 400 Bad\r\n\r\n") as (url, _):
+        assert 2 == main(["probe", url.replace("http:", "https:"), "--timeout", "5"])
+
+    assert "does not answer" in capsys.readouterr().err
+
+
+def test_an_answer_without_end_is_cut_off(capsys, monkeypatch):
+    """What is kept of one answer has a bound."""
+    monkeypatch.setattr("llm_trace.probe.wire.MOST_BYTES", 1_000)
+
+    status, one = probed(SSE + b"\r\n" + token() * 100, capsys)
+
+    assert (1, "broken off: ValueError") == (status, one["failure"])
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate for this host that nobody signed, with its key in the same file."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    file = tmp_path_factory.mktemp("tls") / "both.pem"
+    words = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=probe -addext"
+    names = "subjectAltName=IP:127.0.0.1"
+    command = ["openssl", *words.split(), names, "-keyout", file, "-out", file.with_suffix(".crt")]
+    subprocess.run(command, check=True, capture_output=True)
+    file.write_bytes(file.read_bytes() + file.with_suffix(".crt").read_bytes())
+    return file
+
+
+def test_tls_is_a_time_of_its_own(certificate, capsys, monkeypatch):
+    """A certificate that is trusted, by the variable that OpenSSL has for it."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.with_suffix(".crt")))
+    secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    secured.load_cert_chain(certificate)
+    with serving(SSE + b"\r\n" + token(), secured=secured) as (url, _):
+        main(["probe", url, "--requests", "1", "--json", "--timeout", "5"])
+
+    one = json.loads(capsys.readouterr().out)["requests"][0]
+    assert one["failure"] is None
+    assert one["tls_seconds"] > 0
+
+
+def test_a_certificate_that_nobody_trusts_is_refused(certificate, capsys):
+    """The probe never sends a key to whoever answers."""
+    secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    secured.load_cert_chain(certificate)
+    with serving(SSE, secured=secured) as (url, asked):
+        assert 2 == main(["probe", url, "--timeout", "5"])
+
+    assert [] == asked
+    assert "certificate" in capsys.readouterr().err
