@@ -27,6 +27,9 @@ HALF: Final = 0.5
 LOST: Final = 0.2
 """Part of decode that it must have lost to one thing for that to be its cause."""
 
+SHORT_PROMPT: Final = 64
+"""Computed tokens up to which no engine needs long for their own sake."""
+
 LONG_PROMPT: Final = 256
 """Computed tokens from which a cache that is off may have cost something."""
 
@@ -169,6 +172,10 @@ def _prefill_near(case: Case) -> bool:
 
 def _prefill_far(case: Case) -> bool:
     return case.ratios.prefill is not None and case.ratios.prefill > NEAR
+
+
+def _few_tokens(case: Case) -> bool:
+    return case.computed is not None and case.computed <= SHORT_PROMPT
 
 
 def _counted(case: Case) -> bool:
@@ -374,6 +381,14 @@ _PREFILL: Final = (
         _prefill_reason,
         "Far from what the device can do, and alone: look at clocks and throttling, the attention "
         "backend, eager mode and the size of chunks.",
+    ),
+    Rule(
+        "prefill",
+        _few_tokens,
+        _prefill_reason,
+        "So few tokens need no time of their own: the engine was busy with others, or starved. "
+        "Look at the CPU of the engine core, at clocks, and at what ran beside it.",
+        sure=False,
     ),
     Rule(
         "prefill",

@@ -164,6 +164,14 @@ def test_a_ratio_under_one_blames_the_settings():
     assert verdict.next_check.startswith("Correct the settings")
 
 
+def test_few_tokens_that_took_long_are_not_told_to_be_fewer():
+    """A prompt of 18 tokens is not what takes 400 ms."""
+    verdict = judge(told(usage=Usage(18, 21, 0), **SLOW_PREFILL))
+
+    assert (verdict.cause, verdict.confidence) == ("prefill", "medium")
+    assert "starved" in verdict.next_check
+
+
 def test_a_cold_engine_explains_its_first_prefill():
     """Whether the engine splits its time or not."""
     split = told(facts={"start_state": "cold"}, **SLOW_PREFILL)

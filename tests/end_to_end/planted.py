@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from planter import BLOCK, LARGE, RETRIEVAL
+from planter import BLOCK, LARGE, LOAD, RETRIEVAL
 from stamped_client import Answer, Connection
 from tap import OtelTap
 from vllm_server import CHAT, COMPLETIONS, VllmServer, chat, completion, make_model
@@ -101,7 +101,7 @@ def long_prompts(server, number):
 
 
 def slow_retrieval(server, number):
-    """A store that takes 300 ms."""
+    """A store that takes half a second."""
     asked = [(CHAT, chat(f"look it up, {n}", 8), RETRIEVAL) for n in range(number)]
     return in_turn(server, asked)
 
@@ -148,9 +148,10 @@ def slow_reader(server, number, *, side_by_side=2):
     return asyncio.run(all_of_them())
 
 
-def cold(server, _number):
-    """The very first request of a server."""
-    return [server.first]
+def cold(server, number):
+    """An app that has to load something before the engine can be asked."""
+    asked = [(CHAT, chat(f"wake up, {n}", 8), LOAD) for n in range(number)]
+    return in_turn(server, asked)
 
 
 def repeated_prompt(server, number):
@@ -210,6 +211,7 @@ HEALTHY = (
 USUAL = (
     Cause(slots, ("queue_slots",)),
     Cause(long_prompts, ("prefill",)),
+    Cause(cold, ("cold_start",)),
     Cause(slow_retrieval, ("retrieval",)),
     Cause(blocked_loop, ("event_loop",)),
     Cause(slow_reader, ("back_pressure",)),
@@ -217,18 +219,17 @@ USUAL = (
 """In a usual server of four slots."""
 
 SERVERS = {
-    "four slots": ((), (Cause(cold, ("cold_start",)), *USUAL)),
+    "four slots": ((), USUAL),
     "one slot, no prefix cache": (
         ("--max-num-seqs", "1", "--no-enable-prefix-caching"),
         (
-            Cause(cold, ("cold_start",)),
             Cause(slots, ("queue_slots",)),
             Cause(repeated_prompt, ("cache_lost",)),
         ),
     ),
     "few blocks": (
         ("--max-num-seqs", "8", "--num-gpu-blocks-override", "160", "--no-enable-prefix-caching"),
-        (Cause(cold, ("cold_start",)), Cause(few_blocks, ("preempted",))),
+        (Cause(few_blocks, ("preempted",)),),
     ),
 }
 """By the flags that it takes to plant them."""

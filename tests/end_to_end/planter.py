@@ -10,9 +10,10 @@ from sabotage import Sabotage
 import llm_trace
 
 RETRIEVAL = {"x-test-plant": "retrieval"}
+LOAD = {"x-test-plant": "load"}
 BLOCK = {"x-test-plant": "block"}
 LARGE = {"x-test-plant": "large"}
-SLOW = 0.3
+SLOW = 0.5
 """Seconds that a planted cause costs."""
 
 PADDING = b": " + b"x" * 32_000 + b"\n\n"
@@ -20,13 +21,16 @@ PADDING = b": " + b"x" * 32_000 + b"\n\n"
 
 
 class Planter(Sabotage):
-    """Slow retrieval, a handler that blocks the event loop of everybody, or large chunks."""
+    """Slow retrieval, a model to load, a handler that blocks everybody, or large chunks."""
 
     async def __call__(self, scope, receive, send):
         """Serve one scope."""
         headers = scope.get("headers", ())
         if (b"x-test-plant", b"retrieval") in headers:
             async with llm_trace.retrieval("a slow store"):
+                await asyncio.sleep(SLOW)
+        if (b"x-test-plant", b"load") in headers:
+            async with llm_trace.phase("model_load"):
                 await asyncio.sleep(SLOW)
         if (b"x-test-plant", b"block") in headers:
             time.sleep(SLOW)  # noqa: ASYNC251 - the fault that is planted

@@ -108,8 +108,8 @@ class VllmServer:
     def warm_up(self):
         """Wait until it serves; a first prompt of more than four tokens readies the kernels."""
         self.program.ready(self._healthy, "vLLM", within=240)
-        self.first = self.ask(COMPLETIONS, completion("one two three four five six seven", 4))
-        assert self.first.status == 200, self.program.tail()
+        answer = self.ask(COMPLETIONS, completion("one two three four five six seven", 4))
+        assert answer.status == 200, self.program.tail()
 
     def _healthy(self):
         return listens(self.port) and ask(self.port, "/health").status == 200
