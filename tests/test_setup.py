@@ -193,6 +193,29 @@ def test_it_stands_outside_all_other_middleware(make):
     assert [False] == notes
 
 
+class OwnStack(Starlette):
+    """An app that puts something of its own around everything, as other instrumentation does."""
+
+    def build_middleware_stack(self):
+        """The stack inside a plain function."""
+        stack = super().build_middleware_stack()
+
+        async def around(scope, receive, send):
+            await stack(scope, receive, send)
+
+        return around
+
+
+def test_a_stack_of_another_kind_is_traced_too():
+    """Whatever an app's stack begins with."""
+    app = llm_trace.instrument(OwnStack(routes=[Route(CHAT, chat, methods=["POST"])]))
+    before = counted()
+
+    assert ask(app)[0] == 200
+
+    assert counted() == before + 1
+
+
 @APPS
 def test_disabled_leaves_the_app_as_it_came(make, monkeypatch):
     """By keyword or variable: no middleware, no route, and no bad OTLP variable is even read."""

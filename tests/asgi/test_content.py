@@ -230,6 +230,30 @@ def test_what_is_cut_is_json_within_the_bound(texts, limit):
         assert clean.startswith(message["parts"][0]["content"])
 
 
+@given(
+    st.lists(st.text(st.characters(), max_size=100), min_size=1, max_size=4),
+    st.integers(64, 300),
+)
+def test_a_message_of_many_parts_is_cut_in_the_last_that_fits(texts, limit):
+    """What is kept is the beginning of it, part by part."""
+    parts = [{"type": "text", "content": text} for text in texts]
+    text, _ = encode([{"role": "assistant" * 4, "parts": parts}], limit)
+
+    kept = [part["content"] for message in json.loads(text) for part in message["parts"]]
+    clean = [one.encode("utf-8", "replace").decode() for one in texts]
+    assert len(text.encode()) <= limit
+    assert clean[: len(kept[:-1])] == kept[:-1]
+    assert all(whole.startswith(cut) for whole, cut in zip(clean, kept, strict=False))
+
+
+def test_a_document_that_is_no_object_says_nothing():
+    """Not every JSON is an answer."""
+    said = {s.INPUT_MESSAGES: ASKED}
+    steps = (response_start(), response_body(b"[1]"))
+
+    assert said == content_of(*steps, capture_content=True)
+
+
 def test_the_newest_is_kept_and_the_cut_is_said():
     """A long history does not push out the question."""
     question = {"role": "user", "content": "why?"}
