@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_trace.core import faults
+from llm_trace.core.identity import TraceIdentity
+from llm_trace.core.tracer import NoTracer
 from llm_trace.testing import Recorder, http_scope, watched
 
 CHUNK = b'data: {"choices": [{"delta": {"content": "%d"}}]}\n\n'
@@ -136,14 +138,24 @@ def kind_of(step):
     return step if isinstance(step, str) else type(step).__name__
 
 
-@given(STEPS, REQUESTS, FAULTS)
-def test_app_and_server_cannot_tell_that_we_are_there(steps, inbound, faults):
+class Traced(NoTracer):
+    """Every request has a place in a trace, so that all of us is at work."""
+
+    def begin(self, headers, name):
+        """The place."""
+        return TraceIdentity(1, 2)
+
+
+@given(STEPS, REQUESTS, FAULTS, st.booleans())
+def test_app_and_server_cannot_tell_that_we_are_there(steps, inbound, faults, captured):
     """Same calls, same order, the very same message objects and exceptions, at both ends."""
+    settings = {"capture_content": captured}
     bare, seen = Witness(steps, inbound, faults), Witness(steps, inbound, faults)
     recorder = Recorder()
 
     expected = asyncio.run(bare.serve(bare.app))
-    found = asyncio.run(seen.serve(watched(seen.app, recorder)))
+    traced = watched(seen.app, recorder, tracer=Traced(), settings=settings)
+    found = asyncio.run(seen.serve(traced))
 
     assert expected == found
     assert len(recorder.records) == 1
