@@ -19,7 +19,7 @@ from llm_trace.core.ledger import HANDED_OFF, QUEUED, SCHEDULED, Segment
 from llm_trace.core.outcome import FAULTS
 from llm_trace.core.record import CallRecord, IntervalRecord, RequestRecord, computed_tokens
 from llm_trace.core.timeline import random_span_id
-from llm_trace.core.verdict import Judge
+from llm_trace.core.verdict import Judge, Verdict
 from llm_trace.observers.root import decode_facts, root_attributes, root_name
 from llm_trace.observers.sink import FinishedSpan, SpanSink
 from llm_trace.observers.tracer import span_context
@@ -81,10 +81,17 @@ class SpanObserver:
         identity = record.identity
         sink = self._find_sink() if identity is not None and identity.sampled else None
         if identity is not None and sink is not None:
-            sink.emit(_Trace(self, _settled(record, self._limit), identity))
+            verdict = self._verdict(record)  # now, while the judge remembers it for others
+            sink.emit(_Trace(self, _settled(record, self._limit), identity, verdict))
 
     def spans(self, record: RequestRecord, identity: TraceIdentity) -> Iterator[FinishedSpan]:
         """The spans of `record`, children first, as a live tracer would end them."""
+        return self.judged(record, identity, self._verdict(record))
+
+    def judged(
+        self, record: RequestRecord, identity: TraceIdentity, verdict: Verdict | None
+    ) -> Iterator[FinishedSpan]:
+        """The same for a record with its verdict."""
         family = _Family(identity, record.wall_offset)
         if record.operation is not None:
             for segment in record.segments:
@@ -96,14 +103,19 @@ class SpanObserver:
         for call in record.calls:
             if call.span_id:
                 yield self._call(family, record, call)
-        yield self._root(family, record)
+        yield self._root(family, record, verdict)
 
-    def _root(self, family: _Family, record: RequestRecord) -> FinishedSpan:
+    def _verdict(self, record: RequestRecord) -> Verdict | None:
+        return None if self._judge is None else self._judge(record)
+
+    def _root(
+        self, family: _Family, record: RequestRecord, verdict: Verdict | None
+    ) -> FinishedSpan:
         owns = family.identity.owns_server_span
         attributes = root_attributes(record, limit=self._limit, latency=self._latency)
         if self._expect is not None and (seconds := self._expect(record)) is not None:
             attributes[s.EXPECTED_TTFT] = seconds
-        if self._judge is not None and (verdict := self._judge(record)) is not None:
+        if verdict is not None:
             attributes.update(clean_all(verdict.attributes(), self._limit))
         return FinishedSpan(
             root_name(record),
@@ -186,25 +198,30 @@ class SpanObserver:
 class _Trace:
     """The spans of one record, not made yet: a record is the smaller thing to keep in a queue."""
 
-    __slots__ = ("_identity", "_observer", "_record")
+    __slots__ = ("_identity", "_observer", "_record", "_verdict")
 
     def __init__(
-        self, observer: SpanObserver, record: RequestRecord, identity: TraceIdentity
+        self,
+        observer: SpanObserver,
+        record: RequestRecord,
+        identity: TraceIdentity,
+        verdict: Verdict | None,
     ) -> None:
         self._observer = observer
         self._record = record
         self._identity = identity
+        self._verdict = verdict
 
     def __len__(self) -> int:
         record = self._record
         phases = record.segments if record.operation is not None else ()
         made = [segment.phase for segment in phases if segment.phase in SOURCES]
+        own = [interval for interval in record.intervals if interval.span_id]
         calls = [call for call in record.calls if call.span_id]
-        intervals = [interval for interval in record.intervals if interval.span_id]
-        return 1 + len(made) + len(intervals) + len(calls)
+        return 1 + len(made) + len(own) + len(calls)
 
     def __iter__(self) -> Iterator[FinishedSpan]:
-        return self._observer.spans(self._record, self._identity)
+        return self._observer.judged(self._record, self._identity, self._verdict)
 
 
 _PLAIN: Final = frozenset({str, int, float, bool, NoneType})
@@ -306,8 +323,10 @@ class _Family:
     def __init__(self, identity: TraceIdentity, offset: int) -> None:
         self.identity = identity
         self.offset = offset
-        self._made: dict[int, SpanContext] = {}
-        self.root = self._context(identity.span_id)
+        self.root = span_context(
+            identity.trace_id, identity.span_id, sampled=True, state=identity.trace_state
+        )
+        self._made = {identity.span_id: self.root}
         self.parent: SpanContext | None = None
         if identity.parent_span_id:
             self.parent = self._context(identity.parent_span_id, remote=identity.parent_is_remote)
@@ -315,9 +334,9 @@ class _Family:
     def _context(self, span_id: int, *, remote: bool = False) -> SpanContext:
         made = self._made.get(span_id)
         if made is None:
-            identity = self.identity
-            made = self._made[span_id] = span_context(
-                identity.trace_id, span_id, sampled=True, remote=remote, state=identity.trace_state
+            root = self.root  # flags and state of a trace are parsed once
+            made = self._made[span_id] = SpanContext(
+                root.trace_id, span_id, remote, root.trace_flags, root.trace_state
             )
         return made
 

@@ -22,13 +22,16 @@ from prometheus_fastapi_instrumentator import Instrumentator
 import llm_trace
 from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.asgi.types import ASGIApp
-from llm_trace.core.dispatch import Dispatch
+from llm_trace.core.dispatch import Dispatch, Observer
+from llm_trace.core.verdict import Judge
+from llm_trace.diagnosis.known import Judging
 from llm_trace.observers.metrics import Instruments
 from llm_trace.observers.providers import Pipeline, ProviderSink
 from llm_trace.observers.recorder import MetricsObserver
 from llm_trace.observers.sink import SpanSink
 from llm_trace.observers.spans import SpanObserver
 from llm_trace.observers.tracer import OtelTracer
+from llm_trace.observers.verdicts import VerdictObserver
 from llm_trace.settings import Settings
 from tests.benchmarks.answer import Silent, Voiced, serving
 
@@ -100,12 +103,12 @@ def disabled_middleware() -> Contender:
 
 def metrics_only() -> Contender:
     """Every metric and no tracer provider, for an app that says all it can."""
-    return Contender(_traced(Voiced(), Dispatch(observers=[_recorder()])))
+    return Contender(_traced(Voiced(), Dispatch(observers=_metrics())))
 
 
 def metrics_unsaid() -> Contender:
     """The same for an app that was not touched."""
-    return Contender(_traced(Silent(), Dispatch(observers=[_recorder()])))
+    return Contender(_traced(Silent(), Dispatch(observers=_metrics())))
 
 
 def full() -> Contender:
@@ -153,13 +156,17 @@ def _meter_provider() -> MeterProvider:
     return MeterProvider([reader], Resource.create({}), shutdown_on_exit=False)
 
 
-def _recorder() -> MetricsObserver:
-    return MetricsObserver(Instruments())
+def _metrics(judge: Judge | None = None) -> tuple[Observer, ...]:
+    instruments = Instruments()
+    recorder = MetricsObserver(instruments)
+    verdicts = VerdictObserver(instruments, judge or Judging(Settings()), recorder.base)
+    return recorder, verdicts
 
 
 def _spanned(sink: SpanSink) -> LedgerMiddleware:
-    spans = SpanObserver(lambda: sink, limit=1024, latency=True)
-    return _traced(Voiced(), Dispatch(OtelTracer(lambda: sink), [spans, _recorder()]))
+    judge = Judging(Settings())
+    spans = SpanObserver(lambda: sink, limit=1024, latency=True, judge=judge)
+    return _traced(Voiced(), Dispatch(OtelTracer(lambda: sink), [spans, *_metrics(judge)]))
 
 
 def _traced(endpoint: ASGIApp, dispatch: Dispatch) -> LedgerMiddleware:
