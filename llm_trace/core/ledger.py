@@ -219,17 +219,21 @@ def name_stretches(kept: Mapping[str, int], *, cut: Mapping[str, str] | None) ->
     """
     stretches: list[Segment] = []
     left, start = RECEIVED, kept[RECEIVED]
+    open_phase, begun = "", start
     for right, end in kept.items():
         if start < end:
-            _append(stretches, _phase(left, right, cut), start, end)
+            if cut and right == FINISHED:
+                phase = cut[left]
+            else:
+                phase = PHASE_BETWEEN.get((left, right)) or FOLDED[left]
+            if phase != open_phase:  # neighbours of one phase are one stretch
+                if open_phase:
+                    stretches.append(Segment(open_phase, begun, start))
+                open_phase, begun = phase, start
         left, start = right, end
+    if open_phase:
+        stretches.append(Segment(open_phase, begun, start))
     return stretches
-
-
-def _phase(left: str, right: str, cut: Mapping[str, str] | None) -> str:
-    if cut and right == FINISHED:
-        return cut[left]
-    return PHASE_BETWEEN.get((left, right)) or FOLDED[left]
 
 
 def _append(segments: list[Segment], phase: str, start: int, end: int) -> None:
@@ -253,12 +257,13 @@ def lay_claims(stretches: Sequence[Segment], claims: Iterable[Claim]) -> list[Se
         last = max([claim.end for claim in bounded])
     segments: list[Segment] = []
     for stretch in stretches:
+        phase, start, end = stretch
         rivals = []
-        if first < stretch.end and stretch.start < last:  # most stretches lie beside all claims
+        if first < end and start < last:  # most stretches lie beside all claims
             rivals = [claim for claim in bounded if _may_take(claim, stretch)]
         if rivals:
             _divide(segments, stretch, rivals)
-        elif segments and segments[-1].phase == stretch.phase:
+        elif segments and segments[-1].phase == phase:
             _append(segments, *stretch)
         else:
             segments.append(stretch)
