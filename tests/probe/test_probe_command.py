@@ -54,12 +54,20 @@ def serving(*answers, secured=None):
 def _request(connection):
     data = b""
     while b"\r\n\r\n" not in data:
-        data += connection.recv(65_536)
+        data += _more(connection)
     head, _, body = data.partition(b"\r\n\r\n")
     sizes = [x for x in head.lower().split(b"\r\n") if x.startswith(b"content-length:")]
     while sizes and len(body) < int(sizes[0].partition(b":")[2]):
-        body += connection.recv(65_536)
+        body += _more(connection)
     return head + b"\r\n\r\n" + body
+
+
+def _more(connection):
+    """What comes next; a client that hangs up before its request is whole is an error."""
+    data = connection.recv(65_536)
+    if not data:
+        raise ConnectionResetError
+    return data
 
 
 def probed(answer, capsys, *words):
@@ -182,7 +190,7 @@ def test_the_screen_says_what_it_does_not_know(capsys):
 def test_a_server_that_speaks_no_tls_is_said_in_a_sentence(capsys):
     """`https` for a server of plain http: status 2."""
     with serving(b"HTTP/1.1 400 Bad\r\n\r\n") as (url, _):
-        assert 2 == main(["probe", url.replace("http:", "https:"), "--timeout", "5"])
+        assert 2 == main(["probe", url.replace("http:", "https:"), "--timeout", "0.1"])
 
     assert "does not answer" in capsys.readouterr().err
 
