@@ -207,6 +207,10 @@ def _stalled(case: Case) -> bool:
     return case.stall >= LOST * case.time > 0
 
 
+def _stalled_by_prefill(case: Case) -> bool:
+    return _stalled(case) and case.call is not None and case.call.stall_cause == "prefill"
+
+
 def _stall_reason(case: Case) -> str:
     cause = case.call.stall_cause if case.call is not None else None
     by = f", mostly by {cause}" if cause else ""
@@ -412,10 +416,18 @@ _DECODE: Final = (
     _HELD_IN_DECODE,
     Rule(
         "decode_stalled",
-        _stalled,
+        _stalled_by_prefill,
         _stall_reason,
         "Prompts of others were computed between its tokens: lower max_num_batched_tokens, or keep "
         "prefill apart from decode.",
+    ),
+    Rule(
+        "decode_stalled",
+        _stalled,
+        _stall_reason,
+        "Look at what happened in its longest gap (llm_trace.decode.max_token_gap): garbage "
+        "collection, a busy engine core, clocks, preemption of others.",
+        sure=False,
     ),
     _TAIL,
     Rule(

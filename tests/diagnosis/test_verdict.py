@@ -205,6 +205,7 @@ def test_a_late_delivery_is_told_by_who_held_it(facts, expected):
     [
         ({}, None, ("decode", "medium")),
         ({"stall": 600 * MS, "stall_cause": "prefill"}, None, ("decode_stalled", "high")),
+        ({"stall": 600 * MS}, None, ("decode_stalled", "medium")),
         ({"requeued": 500, "preemptions": 2}, None, ("preempted", "high")),
         ({"last_token": 300}, None, ("delivery", "medium")),
         ({"last_token": 1020}, Floors(A100), ("decode_far_from_floor", "high")),
