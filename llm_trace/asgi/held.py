@@ -39,6 +39,8 @@ def rest_of(steps: Any, yielded: object) -> Generator[Any, Any, None]:
             yielded = step()
         except StopIteration:
             return
+        finally:
+            del step  # an error in it would hold this frame, and this frame the error
 
 
 def _close(steps: Any) -> None:

@@ -79,7 +79,10 @@ def lag_here(clock: Clock, heard: Heard | None) -> LoopLag | None:
     except RuntimeError:  # trio's, or none
         return None
     if _here.loop() is not loop:
-        _here.loop, _here.lag = weakref.ref(loop), _lag_of(loop, clock, heard)
+        try:
+            _here.loop, _here.lag = weakref.ref(loop), _lag_of(loop, clock, heard)
+        except TypeError:  # a loop that cannot be held weakly would never go
+            return None
     return _here.lag
 
 

@@ -1,7 +1,9 @@
 """A `send` that a slow client holds back: timed from its suspension, driven exactly as `await`."""
 
 import asyncio
+import gc
 import types
+import weakref
 
 import pytest
 import trio
@@ -248,3 +250,30 @@ def inbound(body):
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive
+
+
+def test_a_cancelled_send_leaves_nothing_to_collect():
+    """An error that went through holds no frame that holds it: memory does not wait for the GC."""
+    gone = []
+
+    async def held():
+        await conversation("a")
+
+    class Cancelled(Exception):  # noqa: N818 - named as asyncio names it
+        """An error that can be held weakly."""
+
+    def cancel():
+        outer = await_by_hand(held(), [])
+        outer.send(None)
+        try:
+            outer.throw(Cancelled())
+        except Cancelled as error:
+            gone.append(weakref.ref(error))
+
+    gc.collect()
+    gc.disable()
+    try:
+        cancel()
+        assert gone[0]() is None
+    finally:
+        gc.enable()

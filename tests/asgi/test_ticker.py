@@ -217,3 +217,18 @@ def test_a_thread_that_goes_from_loop_to_loop_finds_the_timer_again():
 
     assert first is again
     assert first is not other
+
+
+def test_a_loop_that_cannot_be_held_weakly_is_left_alone():
+    """Loops of other makers serve requests all the same; their lag is unknown."""
+
+    class Odd:
+        """A running loop that has no room for a weak reference."""
+
+        __slots__ = ()
+
+    asyncio._set_running_loop(Odd())
+    try:
+        assert lag_here(SYSTEM, lambda _: None) is None
+    finally:
+        asyncio._set_running_loop(None)
