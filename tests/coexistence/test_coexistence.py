@@ -85,6 +85,9 @@ BELOW = {
     "instrumentation-asgi outside",
     "instrumentation-asgi around the middleware",
     "sub-app of FastAPI",
+    "among the middlewares of FastAPI",
+    "among the middlewares, under instrumentation-fastapi",
+    "under a layer that copies the scope",
 }
 ABOVE = {"FastAPI's own spans inside", "Starlette's own spans inside"}
 

@@ -64,6 +64,23 @@ def _added(middleware, make=starlette):
     return app
 
 
+def _added_under_instrumentation():
+    app = _added(llm_trace.TraceMiddleware, fastapi)
+    FastAPIInstrumentor.instrument_app(app)
+    return app
+
+
+class _Passing:
+    """A layer that gives inner ones a scope of their own."""
+
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        """Pass everything on, the scope as a copy."""
+        await self.app({**scope, "state": {}}, receive, send)
+
+
 def _twice():
     app = _added(llm_trace.TraceMiddleware, quiet_fastapi)
     app.add_middleware(llm_trace.TraceMiddleware)
@@ -109,6 +126,9 @@ ARRANGEMENTS = {
     "the middleware around instrumentation-asgi": lambda: llm_trace.TraceMiddleware(
         OpenTelemetryMiddleware(starlette())
     ),
+    "among the middlewares of FastAPI": lambda: _added(llm_trace.TraceMiddleware, fastapi),
+    "among the middlewares, under instrumentation-fastapi": _added_under_instrumentation,
+    "under a layer that copies the scope": lambda: _Passing(llm_trace.instrument(fastapi())),
     "added twice and more": _twice,
     "sub-app of Starlette": lambda: _mounted(Starlette, starlette),
     "sub-app of FastAPI": _fastapi_in_fastapi,
