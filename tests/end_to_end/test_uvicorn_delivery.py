@@ -34,6 +34,7 @@ def test_a_blocked_loop_is_not_taken_for_a_slow_engine(server, tap):
     page = scrape(server.port)
 
     assert (BLOCKED_MS - 60) / 1e3 < root.attributes[s.LOOP_LAG] <= root.attributes[s.TTFT]
+    assert "event_loop" == root.attributes[s.VERDICT]
     lag = s.EVENT_LOOP_LAG.prometheus
     late = page.total(f"{lag}_count") - page.total(f"{lag}_bucket", le="0.25")
     assert late >= 2
