@@ -21,6 +21,8 @@ from starlette.routing import Route
 
 TEMPLATE = 3
 BLOCK = 4
+TOGETHER = 4
+"""Requests in flight for which one with the fault `meets` waits."""
 
 
 class Engine:
@@ -33,6 +35,7 @@ class Engine:
         self.queries = self.hits = self.finished = 0
         self.bodies, self.headers = [], []
         self.in_flight = self.most = 0
+        self.met = asyncio.Event()
         self.app = Starlette(
             routes=[
                 Route("/v1/models", self.models),
@@ -83,6 +86,10 @@ class Engine:
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
         try:
+            if self.in_flight == TOGETHER:
+                self.met.set()
+            if fault == "meets":
+                await self.met.wait()
             if fault == "hangs":
                 await asyncio.Event().wait()
             if fault == "error":

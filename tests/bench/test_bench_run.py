@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from engine_app import Engine, serving
+from engine_app import TOGETHER, Engine, serving
 
 from llm_trace import cli
 
@@ -58,11 +58,12 @@ def test_no_prompt_is_sent_twice_but_where_it_should_be_cached(capsys):
 
 
 def test_requests_run_as_many_at_once_as_asked(capsys):
-    """Never more."""
-    engine = Engine()
-    measured(engine, capsys, "--concurrency", "4", "--requests", "12")
+    """Never more, and no fewer: four of the first cell wait until they are four."""
+    engine = Engine(faults=[*[""] * 3, *["meets"] * TOGETHER])
+    document = measured(engine, capsys, "--concurrency", "4", "--requests", "12")
 
-    assert engine.most == 4
+    assert engine.most == TOGETHER == 4
+    assert document["cells"][0]["requests"]["ok"] == 12
 
 
 def test_the_first_request_is_kept_apart(capsys):
