@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from llm_trace.asgi.types import Scope
+from llm_trace.core import faults
 
 QUIET_METHODS: Final = frozenset({"OPTIONS", "HEAD", "TRACE"})
 
@@ -72,7 +73,18 @@ class Routes:
 
 
 def template(scope: Scope) -> str | None:
-    """The route's template under its mounts, without a proxy's prefix; known after routing."""
+    """The route's template under its mounts, without a proxy's prefix; known after routing.
+
+    A route of an app's own kind may raise: that costs the request its template and nothing else.
+    """
+    try:
+        return _template(scope)
+    except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+        faults.contain("route", error)
+        return None
+
+
+def _template(scope: Scope) -> str | None:
     route = scope.get("route")
     if route is None or _under_parameters(scope, route):
         return _walked(scope)

@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route, Router
 
 from llm_trace.asgi.routes import MAX_MOUNTS, MAX_REMEMBERED, OPERATIONS, Routes, template
+from llm_trace.core import faults
 from llm_trace.settings import QUIET_PATHS
 from llm_trace.testing import Recorder, drive, http_scope
 
@@ -237,6 +238,30 @@ def test_mounts_without_end_are_called_by_their_prefix():
     scope = {"router": router, "endpoint": page, "path": "/x" * 99, "type": "http"}
 
     assert "/x" * MAX_MOUNTS == template(scope)
+
+
+class Stubborn(Route):
+    """A route of an app's own kind, which is asked once and no more."""
+
+    asked = False
+
+    def matches(self, scope):
+        """Match the first time."""
+        if self.asked:
+            raise RuntimeError("asked again")
+        self.asked = True
+        return super().matches(scope)
+
+
+def test_a_route_that_raises_costs_only_the_template():
+    """The record is there, without a route."""
+    recorder = Recorder()
+    app = forgetful(Starlette(routes=[Stubborn("/x", page)]))
+
+    with faults.production():
+        asyncio.run(drive(app, recorder, scope=http_scope("/x", method="GET")))
+
+    assert (200, None) == (recorder.record.http.status, recorder.record.http.route)
 
 
 class Strange:
