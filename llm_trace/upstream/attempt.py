@@ -7,7 +7,7 @@ and the client's pass untouched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
@@ -18,15 +18,14 @@ from llm_trace import semconv as s
 from llm_trace.asgi.answer import facts_of
 from llm_trace.asgi.body import BodyCopy
 from llm_trace.asgi.sse import Seen, StreamFacts, TokenDetector, framing_of
-from llm_trace.asgi.sse.facts import METRICS
 from llm_trace.core import faults, inband
 from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.inside import Inside
 from llm_trace.core.outcome import CLIENT_FAULT, Ending, decide
 from llm_trace.core.timeline import Timeline
+from llm_trace.upstream import said, wire
 from llm_trace.upstream.sieve import Sieve
 
-_QUEUE, _PREFILL, _DECODE = METRICS
 _TERMINATED: Final = Seen.FINISH | Seen.END | Seen.ERROR
 _GENERATED: Final = Seen.TOKEN | Seen.ROLE
 
@@ -129,7 +128,7 @@ class Attempt:
         finally:
             _sending.reset(token)
             timeline.deactivate(active)
-            _undress(headers, before)
+            wire.undress(headers, before)
 
     def _stamp(self, name: str) -> int:
         """Stamp the call, unless its token is here: an app may ask twice inside of one call."""
@@ -138,22 +137,10 @@ class Attempt:
             setattr(self.call, name, now)
         return now
 
-    def headers(self, present: Mapping[str, str]) -> dict[str, str]:
-        """What goes onto the wire beside the headers that are `present`."""
-        ours = self.call.headers()
-        parent = present.get("traceparent")
-        if parent is not None and not _is_ours(parent, ours):
-            ours = {}
-        if self._ask and inband.HEADER not in present:
-            self._asked = True
-            ours[inband.HEADER] = inband.ASKED
-        return ours
-
     def _dress(self, headers: MutableMapping[str, str]) -> dict[str, str | None]:
-        ours = self.headers(headers)
-        before = {name: headers.get(name) for name in ours}
-        headers.update(ours)
-        return before
+        ours = wire.headers_of(self.call, headers, ask=self._ask)
+        self._asked = inband.HEADER in ours
+        return wire.dress(headers, ours)
 
     @contained
     def wrote(self) -> None:
@@ -245,11 +232,10 @@ class Attempt:
         sieve.found.clear()
 
     def _told(self, told: inband.Told) -> None:
-        call = self.call
         if told.at == inband.FIRST_TOKEN or self._detector is None:
-            call.inside = Inside(told.phases)
-        for phase, ns in told.phases.items():
-            call.attributes[s.UPSTREAM_PREFIX + phase] = ns / 1e9
+            said.tell(self.call, Inside(told.phases))
+        else:
+            said.show(self.call, told.phases)
 
     # --- its end ------------------------------------------------------------------------------
 
@@ -293,7 +279,8 @@ class Attempt:
             self._saw(self._detector.close(), self._now())
         facts = self._facts()
         if facts is not None and not self.call.timeline.closed:
-            self._take(facts)
+            said.take(self.call, facts, streamed=self._detector is not None)
+            self._tell_first_chunk()
         self._conclude(facts)
         if self._owned:
             self.call.end()
@@ -307,40 +294,10 @@ class Attempt:
         document = self._json.document() if self._json is not None else None
         return None if document is None else facts_of(document)
 
-    def _take(self, facts: StreamFacts) -> None:
-        call = self.call
-        usage = facts.usage
-        if usage is not None:
-            call.usage(
-                input_tokens=usage.input_tokens,
-                cached_tokens=usage.cached_tokens,
-                output_tokens=usage.output_tokens,
-                reasoning_tokens=usage.reasoning_tokens,
-            )
-        if call.inside is None and facts.metrics and _PREFILL in facts.metrics:
-            call.inside = self._measured(facts.metrics)
-        if facts.finish_reasons:
-            call.finish_reason = facts.finish_reasons[0]
-            call.attributes[s.RESPONSE_FINISH_REASONS] = tuple(facts.finish_reasons)
-        call.attributes[s.RESPONSE_ID] = facts.response_id
-        call.attributes[s.RESPONSE_MODEL] = facts.response_model
+    def _tell_first_chunk(self) -> None:
         if self._detector is not None and self._first_chunk:
-            elapsed = (self._first_chunk - call.sent) / 1e9
-            call.attributes[s.RESPONSE_TIME_TO_FIRST_CHUNK] = elapsed
-
-    def _measured(self, metrics: Mapping[str, float]) -> Inside:
-        """vLLM's own times: queue and prefill, and for an answer in one piece its decode.
-
-        Its time to the first token begins when it was scheduled; what the server did before it
-        queued the request is not among them.
-        """
-        told = {_QUEUE: s.QUEUE_WAIT, _PREFILL: s.PREFILL}
-        if self._detector is None:
-            told[_DECODE] = s.DECODE
-        ns = {told[name]: int(ms * 1e6) for name, ms in metrics.items() if name in told}
-        for phase, length in ns.items():
-            self.call.attributes[s.UPSTREAM_PREFIX + phase] = length / 1e9
-        return Inside(ns, whole=False)
+            elapsed = (self._first_chunk - self.call.sent) / 1e9
+            self.call.attributes[s.RESPONSE_TIME_TO_FIRST_CHUNK] = elapsed
 
     def _conclude(self, facts: StreamFacts | None) -> None:
         """How it ended, on the call and on its span."""
@@ -352,19 +309,3 @@ class Attempt:
         outcome, kind = decide(ending)
         call.attributes[s.UPSTREAM_OUTCOME] = outcome
         call.error_type = kind
-
-
-def _is_ours(parent: str, ours: Mapping[str, str]) -> bool:
-    """Whether a `traceparent` names a place of ours that the call's own is more exact than."""
-    timeline = context.current()
-    known = (ours, timeline.headers(), context.headers())
-    return parent in {headers.get("traceparent") for headers in known}
-
-
-def _undress(headers: MutableMapping[str, str], before: Mapping[str, str | None]) -> None:
-    """Leave `headers` as the app had them: it may send them again."""
-    for name, value in before.items():
-        if value is not None:
-            headers[name] = value
-        elif name in headers:
-            del headers[name]

@@ -7,7 +7,7 @@ import pytest
 from staged_engine import BODY, STREAM, URL, Answer, Engine, async_client, serve
 
 from llm_trace.core import faults
-from llm_trace.upstream import attempt, calls
+from llm_trace.upstream import attempt, calls, said, wire
 
 pytestmark = pytest.mark.usefixtures("_watching")
 
@@ -25,9 +25,9 @@ def broken(*_args, **_kwargs):
         (attempt, "framing_of"),
         (attempt, "TokenDetector"),
         (attempt, "decide"),
-        (attempt.Attempt, "headers"),
+        (wire, "headers_of"),
         (attempt.Attempt, "_saw"),
-        (attempt.Attempt, "_take"),
+        (said, "take"),
     ],
 )
 def test_a_fault_of_ours_costs_telemetry_and_nothing_else(module, name, monkeypatch, clock):
