@@ -6,7 +6,8 @@ found, how many requests the server finished meanwhile, and where their time wen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -106,7 +107,8 @@ def parse(page: str) -> Counters | None:
 
 
 def _add(sums: dict[str, float], key: str, value: float) -> None:
-    sums[key] = sums.get(key, 0.0) + value
+    if math.isfinite(value):
+        sums[key] = sums.get(key, 0.0) + value
 
 
 def _grown(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
@@ -116,10 +118,6 @@ def _grown(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str,
 
 def served_before(counters: Counters | None) -> bool | None:
     """Whether the server had worked before; None where it does not say."""
-    if counters is None or not _of(counters, [f.looked_up for f in FAMILIES]):
-        return None
-    return any(counters.totals.get(f.looked_up, 0) > 0 for f in FAMILIES)
-
-
-def _of(counters: Counters, names: Sequence[str]) -> bool:
-    return any(name in counters.totals for name in names)
+    totals = {} if counters is None else counters.totals
+    looked_up = [totals[f.looked_up] for f in FAMILIES if f.looked_up in totals]
+    return any(looked_up) if looked_up else None

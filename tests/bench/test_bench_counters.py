@@ -74,6 +74,11 @@ def test_whether_the_server_had_worked_before(page, told):
     assert served_before(page and parse(page)) is told
 
 
+def test_what_is_no_number_is_not_counted():
+    """One NaN would spoil every sum."""
+    assert parse('llm_trace_requests_total{a="1"} NaN\nllm_trace_requests_total 4\n').requests == 4
+
+
 @pytest.mark.parametrize("page", ["", "<html>", "up 1\n", "llm_trace_requests_total many\n", "{}"])
 def test_a_page_that_is_none_gives_nothing(page):
     """Nor does one without our counters."""
