@@ -74,7 +74,12 @@ async def _stream(
     arrivals: Arrivals,
 ) -> str:
     """Keep what arrives, and when; the framing of the body."""
-    async with client.stream("POST", url, content=body, headers=headers) as response:
+    asked = {
+        "content": body,
+        "headers": headers,
+        "timeout": None,
+    }  # the caller's patience bounds it
+    async with client.stream("POST", url, **asked) as response:
         if response.status_code != _OK:
             raise _Refused(f"status {response.status_code}", await _head(response))
         framing = framing_of(response.headers.get("content-type", ""))

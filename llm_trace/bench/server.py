@@ -17,8 +17,8 @@ from llm_trace.bench.target import Target
 from llm_trace.core.clock import SYSTEM
 
 _OK: Final = 200
-_SHORT: Final = 10.0
-"""Seconds for what is no generation."""
+SHORT: Final = 30.0
+"""Seconds for what is no generation: models, counters, tokens of a text."""
 _SETTLE: Final = 2.0
 """Seconds that a server may take to count a request whose answer has ended."""
 _PAUSE: Final = 0.05
@@ -89,7 +89,7 @@ def new_client(connections: int, *, remote: bool) -> httpx.AsyncClient:
         max_connections=connections + 1, max_keepalive_connections=connections + 1
     )
     headers = {"accept-encoding": "identity", "user-agent": "llm-trace-bench"}
-    timeout = httpx.Timeout(_SHORT, read=None, pool=None)
+    timeout = httpx.Timeout(SHORT, pool=None)
     return httpx.AsyncClient(limits=limits, timeout=timeout, headers=headers, trust_env=remote)
 
 
@@ -122,7 +122,7 @@ async def _list_models(
     until = SYSTEM.monotonic_ns() + wait * 1e9
     while True:
         try:
-            answer = await client.get(url, headers=dict(headers), timeout=_SHORT)
+            answer = await client.get(url, headers=dict(headers))
         except httpx.InvalidURL as fault:
             raise BenchError(f"{url!r} is no URL: {fault}.") from None
         except httpx.HTTPError as fault:

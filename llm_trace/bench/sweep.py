@@ -134,7 +134,7 @@ class Sweep:
         """A prompt for each request; a cached cell has one a worker, which was sent before."""
         number = self._plan.size(cell)
         if cell.prefix == "new":
-            return [await prompts.make(cell.length) for _ in range(number)]
+            return [await prompts.make(cell.length) for _ in range(number) if not self._over()]
         shared = [await prompts.make(cell.length) for _ in range(cell.concurrency)]
         for prompt in shared:
             await self._ask(prompt.text, f"fills the cache, {cell.length} tokens", _ONE)

@@ -51,6 +51,8 @@ class Engine:
 
     async def page(self, _request):
         """The counters of vLLM that the benchmark reads."""
+        if self.metrics == "hang":
+            await asyncio.Event().wait()
         if not self.metrics:
             return Response(status_code=404)
         counts = {

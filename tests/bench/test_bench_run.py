@@ -7,6 +7,7 @@ import pytest
 from engine_app import TOGETHER, Engine, serving
 
 from llm_trace import cli
+from llm_trace.bench import server
 
 SMALL = ("--lengths", "40,80", "--requests", "6", "--max-tokens", "3")
 
@@ -148,6 +149,15 @@ def test_a_server_that_goes_away_ends_the_run_and_says_so(capsys):
 
     assert document["stopped"] == "the server's tokenizer does not answer any more"
     assert [one["prompt_tokens"] for one in document["cells"]] == [40, 40]
+
+
+def test_counters_that_hang_are_done_without(capsys, monkeypatch):
+    """Everything that is asked has a bound, not only what is measured."""
+    monkeypatch.setattr(server, "SHORT", 0.1)
+    document = measured(Engine(metrics="hang", details=False), capsys)
+
+    assert document["first_request"]["server"] == "unknown"
+    assert {one["reuse"]["verdict"] for one in document["cells"]} == {"unconfirmed"}
 
 
 def test_the_time_bound_ends_the_run_and_says_so(capsys):
