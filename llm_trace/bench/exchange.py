@@ -74,12 +74,9 @@ async def _stream(
     arrivals: Arrivals,
 ) -> str:
     """Keep what arrives, and when; the framing of the body."""
-    asked = {
-        "content": body,
-        "headers": headers,
-        "timeout": None,
-    }  # the caller's patience bounds it
-    async with client.stream("POST", url, **asked) as response:
+    # No timeout of httpx's own: the caller's patience bounds the whole.
+    asked = client.stream("POST", url, content=body, headers=headers, timeout=None)
+    async with asked as response:
         if response.status_code != _OK:
             raise _Refused(f"status {response.status_code}", await _head(response))
         framing = framing_of(response.headers.get("content-type", ""))
