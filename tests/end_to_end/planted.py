@@ -228,7 +228,10 @@ SERVERS = {
         ),
     ),
     "few blocks": (
-        ("--max-num-seqs", "8", "--num-gpu-blocks-override", "160", "--no-enable-prefix-caching"),
+        (
+            *("--max-num-seqs", "8", "--max-model-len", "4096"),
+            *("--num-gpu-blocks-override", "160"),
+        ),
         (Cause(few_blocks, ("preempted",)),),
     ),
 }
