@@ -203,10 +203,11 @@ class Cause(NamedTuple):
 
 
 HEALTHY = (
-    *("prefill", "decode", "delivery", "prepare", "admission"),
-    *("decode_stalled", "queue_before_engine", "not_enough_evidence"),
+    *("prefill", "decode", "delivery", "prepare", "admission", "decode_stalled"),
+    *("queue_deferred", "queue_before_engine", "event_loop"),
 )
-"""What may be said of a load in which nothing was planted: where its time goes, and no fault."""
+"""What may be said of a load in which nothing was planted: where its time goes. A short prompt does
+wait for the steps of a long one, and a busy machine does block a loop."""
 
 USUAL = (
     Cause(slots, ("queue_slots",)),
