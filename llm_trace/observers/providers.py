@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
@@ -299,6 +300,7 @@ class Pipeline:
         self._timeout = timeout
         self._flushes: list[Callable[[], object]] = []
         self._shutdowns: list[Callable[[], object]] = []
+        self._pid = os.getpid()
         atexit.register(self.shutdown)
 
     def add_spans(self, endpoint: Endpoint) -> ProviderSink:
@@ -328,7 +330,8 @@ class Pipeline:
     def shutdown(self) -> None:
         """Send what is queued and stop, within the time limit, even while a retry sleeps."""
         atexit.unregister(self.shutdown)
-        _within(self._timeout, self._shutdowns)
+        if self._pid == os.getpid():  # a forked child has no part in what its parent queued
+            _within(self._timeout, self._shutdowns)
 
 
 def _within(seconds: float, calls: Iterable[Callable[[], object]]) -> None:

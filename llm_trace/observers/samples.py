@@ -76,20 +76,29 @@ class Samples:
         _all.add(self)
 
     def add(self, plan: Plan, row: Row) -> None:
-        """Take the samples of one request."""
+        """Take the samples of one request.
+
+        Never waits: the garbage collector may end a request in the midst of adding, on this thread.
+        """
         self._rows.append((plan, row))
-        if len(self._rows) >= self._room:
-            self.drain()
+        if len(self._rows) >= self._room and self._adding.acquire(blocking=False):
+            try:
+                self._add_all()
+            finally:
+                self._adding.release()
 
     def drain(self) -> None:
         """Add all that wait; who reads the accumulators calls it first."""
         with self._adding:
-            kinds: dict[Plan, list[Row]] = {}
-            while self._rows:
-                plan, row = self._rows.popleft()
-                kinds.setdefault(plan, []).append(row)
-            for plan, rows in kinds.items():
-                _add(plan, rows)
+            self._add_all()
+
+    def _add_all(self) -> None:
+        kinds: dict[Plan, list[Row]] = {}
+        while self._rows:
+            plan, row = self._rows.popleft()
+            kinds.setdefault(plan, []).append(row)
+        for plan, rows in kinds.items():
+            _add(plan, rows)
 
     def forked(self) -> None:
         """The parent may have been adding when this process was forked from it."""

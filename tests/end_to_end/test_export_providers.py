@@ -1,6 +1,7 @@
 """The SDK's side: sinks over providers, exporters that are counted, and an end in bounded time."""
 
 import logging
+import os
 import threading
 from collections import Counter
 
@@ -218,6 +219,18 @@ def test_the_end_is_bounded_even_while_an_export_hangs(staged, caplog):
     assert 0.1 <= (providers.SYSTEM.monotonic_ns() - begun) / 1e9 < 5
     staged.gate.set()
     eventually(lambda: staged.ended, "the exporter was not ended", within=10)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_ends_no_exporter_of_its_parent(staged, pipeline):
+    """It would send a second time what the parent sends."""
+    pipeline.add_spans(ENDPOINT)
+    child = os.fork()
+    if not child:
+        pipeline.shutdown()
+        os._exit(1 if staged.ended else 7)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_a_fault_at_the_end_is_counted(pipeline):

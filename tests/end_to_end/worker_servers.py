@@ -59,7 +59,7 @@ class WorkerServer(Program):
         there asks again, as a proxy does.
         """
         for _ in range(5):
-            with suppress(ConnectionError):
+            with suppress(ConnectionError, EOFError):
                 return ask(self.port, path, body)
         raise AssertionError(f"no answer in five attempts:\n{self.tail()}")
 

@@ -128,6 +128,28 @@ def test_sums_are_exact():
     assert next(x[2] for x in told(duration) if x[0] == "g_sum") == 1.0
 
 
+def test_a_request_that_ends_in_the_midst_of_adding_waits():
+    """The garbage collector may close one that was forgotten, on the very thread that adds."""
+    samples = Samples(room=1)
+    plan, (_, counter, _) = plan_of()
+
+    class Collecting:
+        """A counter during whose first increment a request ends."""
+
+        ended = False
+
+        def inc(self, _number):
+            if not self.ended:
+                self.ended = True
+                samples.add(plan, row(2))
+
+    samples.add(Plan(plan.durations, [Collecting()], plan.seconds, []), row(1))
+    assert told(counter)[0][2] == 0
+    samples.drain()
+
+    assert told(counter)[0][2] == 2
+
+
 def test_threads_lose_nothing():
     """Requests of several event loops and a scrape meet in the same rows."""
     samples = Samples(room=4)
