@@ -11,9 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from llm_trace import semconv as s
-from llm_trace.explain.story import Story
-
-NATIVE_ONLY: Final = "vLLM's own span"
+from llm_trace.explain.story import BY_VLLM, Story
 
 
 class Definition(NamedTuple):
@@ -32,7 +30,7 @@ NET: Final = "network"
 
 def _ttft(story: Story) -> int | None:
     """What left the server; vLLM's own span knows nothing of that."""
-    return None if story.told_by == NATIVE_ONLY else story.ttft
+    return None if story.told_by == BY_VLLM else story.ttft
 
 
 def _histogram(story: Story) -> int | None:
@@ -59,7 +57,7 @@ def _gaps(story: Story) -> int | None:
 def _decode(story: Story) -> float | None:
     """From the first visible token to the last, over the gaps."""
     gaps, decode = _gaps(story), story.phases.get(s.DECODE)
-    if gaps is None or decode is None or story.told_by == NATIVE_ONLY:
+    if gaps is None or decode is None or story.told_by == BY_VLLM:
         return None
     return decode / gaps
 

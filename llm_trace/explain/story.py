@@ -16,6 +16,8 @@ from llm_trace.core.ledger import Segment
 from llm_trace.core.record import sum_by_phase
 from llm_trace.explain.spans import Span, TraceError, inside
 
+BY_VLLM: Final = "vLLM's own span"
+"""Who tells the ledger of a request that only vLLM traced."""
 NATIVE: Final = "llm_request"
 """The span that vLLM itself makes of each engine request."""
 _NATIVE_INPUT: Final = "gen_ai.usage.prompt_tokens"
@@ -184,7 +186,7 @@ def _native(span: Span, spans: Sequence[Span]) -> Story:
     return Story(
         root=span,
         spans=inside(span, spans),
-        told_by="vLLM's own span",
+        told_by=BY_VLLM,
         ttft=ttft,
         ttft_phases=ttft_phases,
         phases={phase: ns for phase, ns in whole.items() if ns},
