@@ -178,15 +178,16 @@ class TokenDetector:
 
     def _parse(self, event: bytes) -> int:
         """Read an event in full, and learn its shape if there is nothing but a token."""
-        reasons = len(self.facts.finish_reasons)
+        reasons, told = len(self.facts.finish_reasons), self.facts.told()
         reading = read(fields_of(event) if self._sse else line_of(event), self.facts)
         shape = None
         if reading.pure:
             shape = Shape.learned(event, reading.key, reading.text, reading.bits)
             self._learn(shape)
-        if self._memory is not None and len(self.facts.finish_reasons) < REASONS_LIMIT:
+        if self._memory is not None and told == self.facts.told():
             said = tuple(self.facts.finish_reasons[reasons:])
-            self._memory.learn(event, shape, reading.bits, said)
+            if len(self.facts.finish_reasons) < REASONS_LIMIT:  # else some may be left out
+                self._memory.learn(event, shape, reading.bits, said)
         return reading.bits
 
     def _oversized(self, head: bytes) -> int:

@@ -86,6 +86,10 @@ class StreamFacts:
         self.token_events = 0
         self.malformed = 0
 
+    def told(self) -> tuple[object, ...]:
+        """What events have said by now, but for what is the same in all or is listed apart."""
+        return tuple(getattr(self, name) for name in _TOLD)
+
     def add_usage(self, usage: Usage) -> None:
         """Take over every count that `usage` has."""
         self.usage = usage if self.usage is None else self.usage.overlaid(usage)
@@ -107,6 +111,12 @@ class StreamFacts:
         if self.response_id is None or self.response_model is None:
             self.response_id = self.response_id or response_id.decode()
             self.response_model = self.response_model or response_model.decode()
+
+
+_TOLD: Final = tuple(
+    {*StreamFacts.__slots__}
+    - {"finish_reasons", "response_id", "response_model", "token_events", "malformed"}
+)
 
 
 def as_word(value: object, limit: int = WORD_LIMIT) -> str | None:

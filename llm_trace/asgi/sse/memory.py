@@ -6,8 +6,8 @@ the beginning, the finish at the end, and around the content the same bytes. So 
 turned out to be is remembered by its bytes, and a later event with the same rest says the same,
 for its own stream. Content and counts are never remembered.
 
-The opening is matched strictly, plain words in the usual order; a rest that names an id or a model
-of its own is left to the reader of JSON, and so is everything that was not met before.
+The opening is matched strictly, plain words in the usual order; a rest with an id, a model or
+metrics of its own is left to the reader of JSON, and so is everything that was not met before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _OPENING: Final = re.compile(
 )
 _COUNTED: Final = re.compile(rb'"choices": ?\[\], ?"usage": ?(?=\{)')
 _PLAIN: Final = re.compile(rb'[^"\\\x00-\x1f]+')
-_NAMES: Final = (b'"id"', b'"model"')
+_NAMES: Final = (b'"id"', b'"model"', b'"metrics"')
+"""What is a stream's own."""
 _CLOSE: Final = b"}\n\n"
 _REMEMBERED: Final = Seen.ROLE | Seen.FINISH
 _MAX_SAID: Final = 64
@@ -98,9 +99,11 @@ class Memory:
             return
         if shape is not None:
             self._learn_form(opening.end(), shape)
-        elif bits and not bits & ~_REMEMBERED and len(self._said) < _MAX_SAID:
+        elif bits and not bits & ~_REMEMBERED:
             rest = event[opening.end() :]
             if _may_be_kept(rest):
+                if len(self._said) >= _MAX_SAID:  # what is said again is learned again
+                    self._said.clear()
                 self._said[rest] = bits, reasons
 
     def _learn_form(self, size: int, shape: Shape) -> None:

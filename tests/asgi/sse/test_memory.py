@@ -92,8 +92,9 @@ def test_facts_are_those_of_the_stream_itself():
         sse({"choices": [], **chat()}),
         sse(chat({"role": "assistant"}, id='a"b')),
         sse(chat({"role": "assistant"}, x="y" * 1024)),
+        sse(chat({}, "stop", metrics={"time_to_first_token_ms": 12.5})),
     ],
-    ids=["id", "call id", "error", "more than counts", "order", "escaped id", "long"],
+    ids=["id", "call id", "error", "more than counts", "order", "escaped id", "long", "metrics"],
 )
 def test_what_is_not_plain_is_read_in_full_each_time(event):
     """An event that could say something of its own stream is decoded, however often it comes."""
@@ -124,6 +125,16 @@ def test_memory_holds_no_content_and_stays_small():
     assert len(kept) < 80 * 1024
 
 
+def test_memory_that_was_filled_with_noise_learns_again():
+    """What a server says in every stream comes back, whatever came in between."""
+    memory = Memory()
+    for number in range(200):
+        parsed(memory, [sse(chat({}, f"reason {number}"))])
+    parsed(memory, stream(1, " a"))
+
+    assert parsed(memory, stream(2, " a")) == 0
+
+
 TEXTS = st.one_of(st.text(max_size=4), st.sampled_from([" a", "", '"', "\\", "\x00", "é", "\n"]))
 DELTAS = st.one_of(
     st.builds(lambda text: {"content": text}, TEXTS),
@@ -131,8 +142,9 @@ DELTAS = st.one_of(
     st.builds(lambda text: {"reasoning": text}, TEXTS),
     st.just({}),
 )
+TIMES = {"metrics": {"queue_time_ms": 1.5}}
 EXTRAS = st.sampled_from(
-    [{}, {}, {}, {"usage": None}, {"usage": COUNTS}, {"error": {"code": 1}}, {"id": "again"}]
+    [{}, {}, {}, {"usage": None}, {"usage": COUNTS}, {"error": {"code": 1}}, {"id": "again"}, TIMES]
 )
 CHUNKS = st.builds(
     lambda own, delta, finish, extra, choices: {
