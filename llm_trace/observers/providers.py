@@ -162,19 +162,24 @@ class _TraceExporter(SpanExporter):
         """Spans that left the queue."""
 
     def export(self, spans: Sequence[Any]) -> SpanExportResult:
-        """Send the spans of `spans`, which are queued traces."""
-        made: list[ReadableSpan] = []
-        for queued in spans:
-            made += self._made(queued.trace)
-            while len(made) >= self.most:
-                self._send(made[: self.most])
-                del made[: self.most]
-        if made:
-            self._send(made)
+        """Send the spans of `spans`, which are queued traces.
+
+        Raises:
+            Exception: What the exporter raised last; all others were tried all the same.
+        """
+        self.done += sum(len(queued.trace) for queued in spans)
+        made = [span for queued in spans for span in self._made(queued.trace)]
+        raised: Exception | None = None
+        for first in range(0, len(made), self.most):
+            try:
+                self._send(made[first : first + self.most])
+            except Exception as error:  # noqa: BLE001 - it is raised again, and logged by the SDK
+                raised = error
+        if raised is not None:
+            raise raised
         return SpanExportResult.SUCCESS
 
     def _made(self, trace: Trace) -> list[ReadableSpan]:
-        self.done += len(trace)
         try:
             return [_readable(span, self._resource) for span in trace]
         except Exception as error:  # noqa: BLE001 - a trace that cannot be made costs no other

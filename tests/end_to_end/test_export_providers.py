@@ -187,6 +187,23 @@ def test_a_trace_is_refused_as_a_whole(staged, pipeline, monkeypatch):
     assert staged.batches in ([2, 2], [2, 1, 1])
 
 
+@pytest.mark.parametrize(
+    "outcome", [SpanExportResult.FAILURE, ConnectionError("no collector")], ids=["said", "raised"]
+)
+def test_a_failed_export_takes_no_room(staged, pipeline, monkeypatch, outcome):
+    """Every span of a trace is counted, however many exports it takes, and the queue is free."""
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "5")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2")
+    staged.outcome = outcome
+    sink = pipeline.add_spans(ENDPOINT)
+    for _ in range(3):
+        sink.emit([finished()] * 5)
+        pipeline.flush()
+
+    assert staged.batches == [2, 2, 1] * 3
+    assert faults.spans == Counter(export_failed=15)
+
+
 def test_a_trace_that_cannot_be_made_costs_no_other(staged, pipeline):
     """It is contained and counted where spans are made, in the background."""
 
