@@ -46,10 +46,11 @@ class Server:
 
     async def counters(self) -> Counters | None:
         """The server's counters now; None where it shows none."""
+        target = self.target
+        known = target.headers if target.metrics.startswith(f"{target.root}/") else {}
+        headers = {**known, "accept": "text/plain"}  # a key goes to the server that it is for
         try:
-            answer = await self.client.get(
-                self.target.metrics, headers={**self.target.headers, "accept": "text/plain"}
-            )
+            answer = await self.client.get(target.metrics, headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL):
             return None
         return counters.parse(answer.text) if answer.status_code == _OK else None
@@ -113,7 +114,8 @@ async def find_model(
         raise BenchError(f"the server serves {', '.join(names[:8])}, not {wanted}: use --model.")
     chosen = wanted or names[0]
     room = next((one.get("max_model_len") for one in listed if one.get("id") == chosen), None)
-    return chosen, room if type(room) is int else None
+    named = chosen.encode("utf-8", "replace").decode()  # JSON can spell what no file can hold
+    return named, room if type(room) is int else None
 
 
 async def _list_models(

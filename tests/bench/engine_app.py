@@ -33,7 +33,7 @@ class Engine:
         self.faults = list(faults)
         self.blocks = set()
         self.queries = self.hits = self.finished = 0
-        self.bodies, self.headers = [], []
+        self.bodies, self.headers, self.scraped_by = [], [], []
         self.in_flight = self.most = 0
         self.met = asyncio.Event()
         self.app = Starlette(
@@ -49,8 +49,9 @@ class Engine:
         """One model, with room."""
         return JSONResponse({"data": [{"id": "m", "max_model_len": 10_000}]})
 
-    async def page(self, _request):
+    async def page(self, request):
         """The counters of vLLM that the benchmark reads."""
+        self.scraped_by.append(request.headers.get("authorization"))
         if self.metrics == "hang":
             await asyncio.Event().wait()
         if not self.metrics:

@@ -212,6 +212,18 @@ def test_the_key_is_sent_and_shown_nowhere(capsys, monkeypatch, tmp_path):
     assert "s3cret" not in out + err + report.read_text()
 
 
+def test_the_key_goes_to_its_own_server_only(capsys, monkeypatch):
+    """Not to another one that has the counters."""
+    monkeypatch.setenv("MY_KEY", "s3cret")
+    engine, other = Engine(), Engine()
+    with serving(other) as url:
+        words = ("--api-key-env", "MY_KEY", "--metrics-url", f"{url}/metrics", "--json")
+        bench(engine, capsys, *SMALL, *words)
+
+    assert set(other.scraped_by) == {None}
+    assert engine.scraped_by == []
+
+
 def test_lengths_that_do_not_fit_are_left_out(capsys):
     """With a word, and never silently."""
     status, out, err = bench(Engine(), capsys, "--lengths", "40,10000", "--requests", "2")
