@@ -91,6 +91,8 @@ def forget_dead(directory: str) -> None:
 
 
 def _is_alive(pid: int) -> bool:
+    if os.name == "nt":  # where signal 0 is no question but a Ctrl-C
+        return True
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
