@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.registry import REGISTRY
 from starlette.applications import Starlette
@@ -42,7 +40,7 @@ def _all_workers() -> CollectorRegistry:
     )
 
     workers.write_all()
-    workers.forget_dead(os.environ[workers.VARIABLE])
+    workers.forget_dead(workers.directory() or "")
     registry = CollectorRegistry()
     MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     return registry

@@ -37,19 +37,24 @@ def are_many() -> bool:
     return bool(getattr(values.ValueClass, "_multiprocess", False))
 
 
+def directory() -> str | None:
+    """Where workers share their numbers, by either spelling that prometheus_client knows."""
+    return os.environ.get(VARIABLE, os.environ.get(VARIABLE.lower()))
+
+
 def fault() -> str | None:
     """Why workers cannot share their numbers though they are to; None where all is well."""
-    directory = os.environ.get(VARIABLE)
-    if directory is None:
+    named = directory()
+    if named is None and not are_many():
         return None
     if not are_many():
         return (
             f"{VARIABLE} was set after prometheus_client was imported, so each worker keeps its "
             "numbers to itself: set it in the environment that the server starts with."
         )
-    if not (Path(directory).is_dir() and os.access(directory, os.W_OK | os.X_OK)):
+    if not named or not (Path(named).is_dir() and os.access(named, os.W_OK | os.X_OK)):
         return (
-            f"{VARIABLE}={directory!r} is no directory that this process may write to: make an "
+            f"{VARIABLE}={named or ''!r} is no directory that this process may write to: make an "
             "empty one on a local disk before the server starts."
         )
     return None
@@ -60,7 +65,7 @@ def is_closed() -> bool:
     return are_many() and fault() is not None
 
 
-def leftovers(directory: str) -> int:
+def leftovers(shared: str) -> int:
     """How many files an earlier run of the server left there: they add to the sums of this one.
 
     Files that are older than the server itself, which is the parent of its workers; 0 where the
@@ -68,7 +73,7 @@ def leftovers(directory: str) -> int:
     """
     try:
         begun = _begun(os.getppid())
-        return sum(path.stat().st_mtime < begun for path in Path(directory).glob("*.db"))
+        return sum(path.stat().st_mtime < begun for path in Path(shared).glob("*.db"))
     except (OSError, ValueError, StopIteration):
         return 0
 
@@ -80,14 +85,14 @@ def _begun(pid: int) -> float:
     return int(booted.split()[1]) + ticks / os.sysconf("SC_CLK_TCK") - 1
 
 
-def forget_dead(directory: str) -> None:
+def forget_dead(shared: str) -> None:
     """Remove what dead workers had in flight."""
     from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - warns at import
 
-    for path in Path(directory).glob("gauge_live*_*.db"):
+    for path in Path(shared).glob("gauge_live*_*.db"):
         pid = path.stem.rpartition("_")[2]
         if pid.isdigit() and not _is_alive(int(pid)):
-            mark_process_dead(pid, directory)  # type: ignore[no-untyped-call]
+            mark_process_dead(pid, shared)  # type: ignore[no-untyped-call]
 
 
 def _is_alive(pid: int) -> bool:
@@ -196,12 +201,12 @@ def _metric(family: Family, labels: tuple[str, ...]) -> Any:
 
 
 def _warn_of_leftovers() -> None:
-    directory = os.environ.get(VARIABLE, "")
-    if number := leftovers(directory):
+    shared = directory() or ""
+    if number := leftovers(shared):
         faults.log().warning(
             "llm_trace: %s holds %d files of an earlier run, which add to the counters of this "
             "one: empty the directory before the server starts.",
-            *(directory, number),
+            *(shared, number),
         )
 
 

@@ -59,9 +59,15 @@ def test_workers_share_a_page(registry, shared):
     assert b"asked_total 4.0" in body
 
 
-def test_a_directory_that_is_lost_is_said(registry, shared):
+@pytest.mark.parametrize("how", ["removed", "unset", "empty"])
+def test_a_directory_that_is_lost_is_said(registry, shared, monkeypatch, how):
     """The page says what to do; no request is any the worse."""
-    shared.rmdir()
+    if how == "removed":
+        shared.rmdir()
+    elif how == "unset":
+        monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR")
+    else:
+        monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
 
     with pytest.raises(NoPageError, match="no directory that this process may write to: make"):
         page("", registry)
