@@ -20,7 +20,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Final, NamedTuple
 
-from tests.outside_client.compare import ABSOLUTE, RELATIVE, pair, served
+from llm_trace import semconv as s
+from tests.outside_client.compare import ABSOLUTE, RELATIVE
 from tests.outside_client.run import ROOT, find_client
 
 sys.path.insert(0, str(ROOT / "tests" / "end_to_end"))
@@ -148,15 +149,22 @@ def _aiperf(server: Server, length: int, requests: int, seed: int) -> tuple[Turn
     _run(words, environment)
     lines = (artifacts / "profile_export.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
-    ids = {f"chatcmpl-{record['metadata']['x_request_id']}" for record in records}
+    measured = [one for one in records if one["metadata"]["benchmark_phase"] == "profiling"]
+    ids = [f"chatcmpl-{one['metadata']['x_request_id']}" for one in measured]
     ours = eventually(
-        lambda: (found := served(server.tap.spans())) and ids <= found.keys() and found,
+        lambda: (found := _ttfts(server.tap)) and found.keys() >= set(ids) and found,
         "not every request of the client has a trace",
     )
-    pairs = pair(records, ours)
-    tokens = median(record["metrics"]["input_sequence_length"]["value"] for record in records)
-    outside = median(one.client_ttft - one.served.ttft for one in pairs)
-    return Turn(median(one.client_ttft for one in pairs), outside), round(tokens)
+    ttfts = [float(one["metrics"]["time_to_first_token"]["value"]) for one in measured]
+    outside = median(ttft - ours[one] for ttft, one in zip(ttfts, ids, strict=True))
+    tokens = median(one["metrics"]["input_sequence_length"]["value"] for one in measured)
+    return Turn(median(ttfts), outside), round(tokens)
+
+
+def _ttfts(tap: OtelTap) -> dict[str, float]:
+    """The server's own TTFT of each request, ms, by the id of its answer."""
+    roots = (span.attributes for span in tap.spans() if s.TTFT in span.attributes)
+    return {root[s.RESPONSE_ID]: 1e3 * root[s.TTFT] for root in roots}
 
 
 def _bench(server: Server, tokens: int, requests: int) -> Turn:
