@@ -204,6 +204,18 @@ def test_a_failed_export_takes_no_room(staged, pipeline, monkeypatch, outcome):
     assert faults.spans == Counter(export_failed=15)
 
 
+def test_requests_go_before_the_making_of_spans(staged, pipeline, monkeypatch):
+    """The background gives way before each trace, so that no request waits for a batch of them."""
+    waits = []
+    monkeypatch.setattr(providers, "sleep", waits.append)
+    sink = pipeline.add_spans(ENDPOINT)
+    for _ in range(3):
+        sink.emit([finished()] * 10)
+    pipeline.flush()
+
+    assert waits == [0, 0, 0]
+
+
 def test_a_trace_that_cannot_be_made_costs_no_other(staged, pipeline):
     """It is contained and counted where spans are made, in the background."""
 
