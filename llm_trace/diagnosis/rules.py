@@ -105,14 +105,17 @@ def _cache_full(case: Case) -> bool:
 
 
 def _room_for_more(case: Case) -> bool:
-    """It waited behind the line while fewer ran than could: all that time, so far as is known."""
+    """Fewer ran than could, all the time that it waited."""
     call, slots, running = case.call, case.floors.slots, case.most_running
     if call is None or call.most_running is None or slots is None or running is None:
         return False
-    return running < slots and case.most_kv_usage is not None and bool(call.waiting)
+    return running < slots and case.most_kv_usage is not None
 
 
 def _others_there(case: Case) -> bool:
+    """And nobody said how many could."""
+    if case.floors.slots is not None:
+        return False
     return bool(case.most_running) and case.most_kv_usage is not None
 
 
@@ -328,9 +331,9 @@ _QUEUE: Final = (
         "queue_deferred",
         _room_for_more,
         _queue_reason,
-        "Slots and cache had room: something else held it back. Look at the step's token budget "
-        "(max_num_batched_tokens, taken by long prompts), LoRA slots, structured output and KV "
-        "transfer.",
+        "Slots and cache had room: something else held it back. Look at long steps and at their "
+        "token budget (max_num_batched_tokens, taken by long prompts), LoRA slots, structured "
+        "output and KV transfer.",
     ),
     Rule(
         "queue_slots",

@@ -55,10 +55,11 @@ def decided(record, floors=None):
             Floors(slots=4),
             ("queue_slots", "high"),
         ),
+        ({"running": 2, "waiting": 3, "kv_usage": 0.4}, Floors(slots=4), ("queue", "medium")),
         (
-            {"running": 2, "waiting": 3, "kv_usage": 0.4},
-            Floors(slots=4),
-            ("queue_slots", "medium"),
+            {"running": 1, "most_running": 1, "waiting": 0, "kv_usage": 0.1},
+            Floors(slots=8),
+            ("queue_deferred", "high"),
         ),
         (
             {"running": 2, "waiting": 3, "kv_usage": 0.4, "most_kv_usage": 0.95},

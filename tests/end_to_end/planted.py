@@ -30,6 +30,9 @@ REQUESTS = 20
 NAMED = 19
 """Of twenty, how many must be named rightly."""
 
+COSTLY = 0.25
+"""Seconds that a preemption must have cost for it to be a cause: some are put back at once."""
+
 _fresh = count(1)
 
 
@@ -161,7 +164,7 @@ def repeated_prompt(server, number):
 
 
 def few_blocks(server, number):
-    """Long answers that together need more blocks than there are; those that were preempted."""
+    """Long answers that together need more blocks than there are; those whom preemption cost."""
     preempted: list[Answer] = []
     while len(preempted) < number:
         words = "tell me all of it " * 100
@@ -173,7 +176,7 @@ def few_blocks(server, number):
         preempted += [
             answer
             for answer, root in zip(answers, roots_of(server, answers).roots, strict=True)
-            if root.attributes.get(s.PREEMPTIONS)
+            if root.attributes.get(s.QUEUE_REQUEUED, 0) > COSTLY
         ]
     return preempted[:number]
 
