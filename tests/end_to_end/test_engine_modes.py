@@ -174,6 +174,32 @@ def test_speculated_tokens_share_the_time_of_their_step(server):
     assert after.total(series) - before.total(series) == pytest.approx(decoding, rel=1e-6)
 
 
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look_up",
+        "parameters": {
+            "type": "object",
+            "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9}},
+            "required": ["n"],
+        },
+    },
+}
+NAMED = {"type": "function", "function": {"name": "look_up"}}
+CALLED = {"tools": [TOOL], "tool_choice": NAMED, "ignore_eos": False}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_asked_with_tools(server, stream):
+    """A demanded tool changes how the model is held to a grammar, and nothing of the ledger."""
+    body = chat("look it up", 60, stream=stream, **CALLED)
+    answer, ticks = counted(server, lambda: server.ask(CHAT, body))
+    root = server.tap.root(answer.trace_id)
+
+    assert (answer.status, ticks) == (200, {("ok", "finish"): 1})
+    assert (s.TTFT in root.attributes) is stream
+
+
 def test_reasoning_comes_before_the_answer(server):
     """Reasoning is tokens: they make the time to first token, not the one to the first answer."""
     body = chat("think about it", 30)
