@@ -45,6 +45,13 @@ def test_it_asks_nothing_of_any_network(page):
     assert set(re.findall(r"https?://[\w.:]+", page)) == {"http://127.0.0.1:8000"}
 
 
+def test_every_element_is_closed(page):
+    """The page is as strict as XML, so that no browser has to guess."""
+    main = re.search(r"<main>.*</main>", page, re.DOTALL)[0]
+
+    assert ET.fromstring(main).tag == "main"  # noqa: S314 - ours
+
+
 def test_every_plot_can_be_heard(page):
     """A title, a description with the numbers, and ids that are used once."""
     plots = pictures(page)
