@@ -13,8 +13,8 @@ from fastapi.responses import StreamingResponse
 
 import llm_trace
 
-EVENT = b": " + b"source " * 1170 + b"\n\n"
-"""8 KiB of what an app may send before its first token."""
+SOURCES = b": " + b"source " * 9360 + b"\n\n"
+"""64 KiB of what an app may send before its first token."""
 
 
 def create():
@@ -40,17 +40,14 @@ async def _chat(request: Request):
 
 
 async def _answer(engine, body, planted):
-    for _ in range(planted.get("sources", 0)):
-        yield EVENT
-    with llm_trace.engine_call("chat", body["model"]) as call:
-        path, headers = "/v1/chat/completions", call.headers()
-        async with engine.stream("POST", path, json=body, headers=headers) as response:
-            if planted.get("dies"):
-                raise RuntimeError("planted")
-            async for chunk in response.aiter_bytes():
-                if planted.get("block"):
-                    time.sleep(planted.pop("block"))  # noqa: ASYNC251 - the planted fault
-                yield chunk
+    async with engine.stream("POST", "/v1/chat/completions", json=body) as response:
+        if planted.get("dies"):
+            raise RuntimeError("planted")
+        async for chunk in response.aiter_bytes():
+            time.sleep(planted.pop("block", 0))  # noqa: ASYNC251 - the planted fault
+            for _ in range(planted.pop("sources", 0)):
+                yield SOURCES
+            yield chunk
 
 
 def stream(words, tokens, **planted):

@@ -65,6 +65,25 @@ async def _slow_retrieval(rag, _vllm):
     await _ask(rag.port, finds, at_once=SLOTS)
 
 
+async def _blocked_loop(rag, _vllm):
+    blocked = [stream(f"block {n}", 4, block=0.6) for n in range(REQUESTS)]
+    await _ask(rag.port, blocked, at_once=2)
+
+
+async def _slow_client(rag, _vllm):
+    """Clients that read nothing for a second, while the app has more to send than sockets hold."""
+
+    async def one(number):
+        async with Connection(rag.port) as connection:
+            answer = await connection.begin(CHAT, stream(f"read {number}", 4, sources=200))
+            await asyncio.sleep(1)  # the planted fault
+            while not answer.complete():
+                await connection.read_some(answer)
+
+    for first in range(0, REQUESTS, SLOTS):
+        await asyncio.gather(*map(one, range(first, min(first + SLOTS, REQUESTS))))
+
+
 async def _one_slot(_rag, vllm):
     """All slots but one are held by long answers."""
     async with AsyncExitStack() as stack:
@@ -86,6 +105,8 @@ PLANTED = {
     "slow retrieval": (_slow_retrieval, s.RETRIEVAL, "LlmTraceRetrievalSlow"),
     "one slot": (_one_slot, s.QUEUE_WAIT, "LlmTraceEngineQueueSaturated"),
     "long prompts": (_long_prompts, s.PREFILL, None),
+    "blocked loop": (_blocked_loop, s.FIRST_TOKEN, "LlmTraceEventLoopBlocked"),
+    "slow client": (_slow_client, s.FIRST_TOKEN, "LlmTraceDeliverySlow"),
 }
 """What is planted, the phase it must show in, and the alert of its own that it fires."""
 
