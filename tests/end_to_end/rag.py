@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
 
 import httpx
@@ -13,6 +14,7 @@ from fastapi.responses import StreamingResponse
 
 import llm_trace
 
+FIRST_TOKEN = re.compile(rb'"content":"[^"]')
 SOURCES = b": " + b"source " * 9360 + b"\n\n"
 """64 KiB of what an app may send before its first token."""
 
@@ -44,9 +46,11 @@ async def _answer(engine, body, planted):
         if planted.get("dies"):
             raise RuntimeError("planted")
         async for chunk in response.aiter_bytes():
-            time.sleep(planted.pop("block", 0))  # noqa: ASYNC251 - the planted fault
-            for _ in range(planted.pop("sources", 0)):
-                yield SOURCES
+            if planted and FIRST_TOKEN.search(chunk):
+                time.sleep(planted.get("block", 0))  # noqa: ASYNC251 - the planted fault
+                for _ in range(planted.get("sources", 0)):
+                    yield SOURCES
+                planted = {}
             yield chunk
 
 
@@ -56,3 +60,11 @@ def stream(words, tokens, **planted):
 
     usage = {"stream_options": {"include_usage": True}}
     return json.dumps({**chat(words, tokens, **usage), "planted": planted}).encode()
+
+
+async def read_slowly(connection, words):
+    """Ask for more than sockets hold, and read none of it for a second."""
+    answer = await connection.begin("/v1/chat/completions", stream(words, 4, sources=200))
+    await asyncio.sleep(1)  # the planted fault
+    while not answer.complete():
+        await connection.read_some(answer)

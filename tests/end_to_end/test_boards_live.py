@@ -9,12 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from rag import stream
+from rag import read_slowly, stream
 from stamped_client import Connection, ask, leave
 from vllm_server import CHAT, COMPLETIONS, SLOTS, chat, completion
 from watch import Watch, build_rules, filled
 
 from llm_trace import semconv as s
+from llm_trace.core.clock import SYSTEM
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "dashboards"))
@@ -60,7 +61,9 @@ def real_run(rag, vllm, prometheus_programs, tmp_path_factory):
 def _traffic(rag, vllm):
     """Streamed, plain, cached, queued, cancelled, failed and rejected requests."""
     asyncio.run(_burst(rag.port, [stream(f"question {n} " * 30, 24) for n in range(3 * SLOTS)]))
-    ask(rag.port, CHAT, stream("a slow one", 8, retrieval=1.2))
+    asyncio.run(_read_slowly(rag.port))
+    by_a_proxy = {"x-request-start": f"t={SYSTEM.wall_ns() / 1e9:.3f}"}
+    ask(rag.port, CHAT, stream("a slow one", 8, retrieval=1.2), headers=by_a_proxy)
     ask(rag.port, CHAT, stream("the same words again and again " * 20, 8))
     with suppress(EOFError):
         ask(rag.port, CHAT, stream("a failure", 8, dies=True))
@@ -68,6 +71,11 @@ def _traffic(rag, vllm):
     ask(vllm.port, COMPLETIONS, completion("once upon a time there was", 8))
     ask(vllm.port, CHAT, chat("nobody serves this", 4, model="nobody"))
     leave(vllm.port, CHAT, chat("a very long answer", 4000), after_tokens=3)
+
+
+async def _read_slowly(port):
+    async with Connection(port) as connection:
+        await read_slowly(connection, "a slow reader")
 
 
 async def _burst(port, bodies):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from programs import eventually
-from rag import stream
+from rag import read_slowly, stream
 from stamped_client import Connection
 from vllm_server import CHAT, SLOTS, chat
 from watch import Alertmanager, Watch, build_rules, filled
@@ -71,14 +71,9 @@ async def _blocked_loop(rag, _vllm):
 
 
 async def _slow_client(rag, _vllm):
-    """Clients that read nothing for a second, while the app has more to send than sockets hold."""
-
     async def one(number):
         async with Connection(rag.port) as connection:
-            answer = await connection.begin(CHAT, stream(f"read {number}", 4, sources=200))
-            await asyncio.sleep(1)  # the planted fault
-            while not answer.complete():
-                await connection.read_some(answer)
+            await read_slowly(connection, f"read {number}")
 
     for first in range(0, REQUESTS, SLOTS):
         await asyncio.gather(*map(one, range(first, min(first + SLOTS, REQUESTS))))
