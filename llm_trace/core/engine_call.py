@@ -16,7 +16,7 @@ from llm_trace.core.clock import Clock
 from llm_trace.core.inside import Inside
 from llm_trace.core.ledger import stamp
 from llm_trace.core.outcome import error_type, is_cancel
-from llm_trace.core.record import CallRecord, Leg, PrefillChunk
+from llm_trace.core.record import CallRecord, Leg, PrefillChunk, Transfer
 from llm_trace.core.ticks import TickSource, rhythm_of
 from llm_trace.core.usage import Usage, count
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Moment = Literal["queued", "scheduled", "preempted", "first_token", "last_token"]
 MAX_CHUNKS: Final = 32
 """Chunks of a prompt whose tokens and times are kept; all are counted."""
+MAX_TRANSFERS: Final = 8
+"""Transfers of a prompt's KV cache that are kept; one that fails may begin again."""
 MOMENTS: Final = ("queued", "scheduled", "preempted", "first_token", "last_token")
 
 
@@ -100,6 +102,7 @@ class EngineCall:
         "ticks",
         "timeline",
         "tokens",
+        "transfers",
     )
 
     def __init__(
@@ -125,6 +128,7 @@ class EngineCall:
         self.prefill_chunks: int | None = None
         self.chunks: tuple[PrefillChunk, ...] = ()
         self.computed_tokens = 0
+        self.transfers: tuple[Transfer, ...] = ()
         self.sent = self.first_byte = 0
         """Behind a wire: when the last attempt was sent, and when its first byte was here."""
         self.inside: Inside | None = None
@@ -180,6 +184,19 @@ class EngineCall:
         self.computed_tokens += tokens
         if len(self.chunks) < MAX_CHUNKS:
             self.chunks += (PrefillChunk(tokens, start, end),)
+
+    def transferred(self, start: int, end: int) -> None:
+        """The prompt's KV cache came from elsewhere, from `start` on, ns; `end` 0: it still does.
+
+        What is said of one that was still coming takes its place.
+        """
+        kept = self.transfers
+        if kept and not kept[-1].end:
+            kept = kept[:-1]
+        if len(kept) < MAX_TRANSFERS:
+            self.transfers = (*kept, Transfer(start, end))
+        else:
+            faults.drop("kv_transfers")
 
     def headers(self) -> dict[str, str]:
         """Propagation headers that make the upstream's spans children of this call.
@@ -262,6 +279,7 @@ class EngineCall:
             finish_reason=self.finish_reason,
             prefill_chunks=self.prefill_chunks,
             chunks=self.chunks,
+            transfers=self.transfers,
             sent=self.sent,
             first_byte=self.first_byte,
             inside=self.inside,

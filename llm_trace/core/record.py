@@ -54,6 +54,14 @@ class PrefillChunk(NamedTuple):
     end: int
 
 
+class Transfer(NamedTuple):
+    """The KV cache of a prompt, coming from another engine or a store; stamps in monotonic ns."""
+
+    start: int
+    end: int
+    """0 where it was still coming when the request was over."""
+
+
 class CallRecord(NamedTuple):
     """One engine call of the request; stamps in monotonic ns, 0 where nobody gave one."""
 
@@ -118,6 +126,8 @@ class CallRecord(NamedTuple):
     """`preempted` or `prefill` (of another request in the same step); None where nobody knows."""
     token_gaps: ChunkGaps | None = None
     """Times between tokens, from the engine's ticks."""
+    transfers: tuple[Transfer, ...] = ()
+    """For which the request waited before it was scheduled, in order; a bounded number."""
 
 
 class HttpFacts(NamedTuple):
@@ -249,6 +259,24 @@ def computed_tokens(call: CallRecord) -> int | None:
     if not call.first_token or usage.input_tokens is None or usage.cached_tokens is None:
         return None
     return max(0, usage.input_tokens - usage.cached_tokens)
+
+
+def transfers_in(record: RequestRecord, wait: Segment) -> list[Transfer]:
+    """Those of the visible call, as far as they lie in `wait`, a part of its `queue_wait`."""
+    parts = []
+    for start, end in record.visible.transfers if record.visible is not None else ():
+        part = Transfer(max(start, wait.start), min(end or record.finished, wait.end))
+        if part.end > part.start:
+            parts.append(part)
+    return parts
+
+
+def transfers(record: RequestRecord) -> list[Transfer]:
+    """The transfers of the KV cache for which `record` waited, as its `queue_wait` holds them."""
+    if record.visible is None or not record.visible.transfers:  # nearly always
+        return []
+    waits = [segment for segment in record.segments if segment.phase == s.QUEUE_WAIT]
+    return [part for wait in waits for part in transfers_in(record, wait)]
 
 
 def sum_by_phase(segments: Sequence[Segment], until: int | None = None) -> dict[str, int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from llm_trace import semconv as s
-from llm_trace.core.record import CallRecord, RequestRecord
+from llm_trace.core.record import CallRecord, RequestRecord, Transfer, transfers
 from llm_trace.observers.retrieved import brought
 from llm_trace.observers.values import Value, clean_all, seconds
 
@@ -97,7 +97,7 @@ def _ledger(record: RequestRecord) -> Measured:
         yield s.RETRIEVAL_DOCUMENTS, brought(record, "documents")
         yield s.RETRIEVAL_TOKENS, brought(record, "tokens")
     if record.visible is not None:
-        yield from _engine(record.visible)
+        yield from _engine(record, record.visible)
 
 
 def _delivery(record: RequestRecord) -> Measured:
@@ -117,12 +117,19 @@ def _source(call: CallRecord | None) -> str:
     return "inferred" if call.inferred else call.source
 
 
-def _engine(call: CallRecord) -> Measured:
+def _engine(record: RequestRecord, call: CallRecord) -> Measured:
     yield s.PREEMPTIONS, call.preemptions or None
+    if parts := transfers(record):
+        yield s.QUEUE_KV_TRANSFER, transfer_seconds(parts)
     yield s.QUEUE_REQUEUED, call.requeued / 1e9 if call.preemptions else None
     yield s.ENGINE_RANK, call.rank
     yield s.ENGINE_LEG, call.leg
     yield from decode_facts(call)
+
+
+def transfer_seconds(parts: Sequence[Transfer]) -> float:
+    """How long the KV cache was on its way."""
+    return sum(part.end - part.start for part in parts) / 1e9
 
 
 def decode_facts(call: CallRecord) -> Measured:

@@ -17,10 +17,18 @@ from llm_trace import semconv as s
 from llm_trace.core.identity import TraceIdentity
 from llm_trace.core.ledger import HANDED_OFF, QUEUED, SCHEDULED, Segment
 from llm_trace.core.outcome import FAULTS
-from llm_trace.core.record import CallRecord, IntervalRecord, RequestRecord, computed_tokens
+from llm_trace.core.record import (
+    CallRecord,
+    IntervalRecord,
+    RequestRecord,
+    Transfer,
+    computed_tokens,
+    transfers,
+    transfers_in,
+)
 from llm_trace.core.timeline import random_span_id
 from llm_trace.core.verdict import Judge, Verdict
-from llm_trace.observers.root import decode_facts, root_attributes, root_name
+from llm_trace.observers.root import decode_facts, root_attributes, root_name, transfer_seconds
 from llm_trace.observers.sink import FinishedSpan, SpanSink
 from llm_trace.observers.tracer import span_context
 from llm_trace.observers.values import Value, clean_all
@@ -96,7 +104,7 @@ class SpanObserver:
         if record.operation is not None:
             for segment in record.segments:
                 if segment.phase in SOURCES:
-                    yield self._phase(family, record, segment)
+                    yield from self._phase(family, record, segment)
         for interval in record.intervals:
             if interval.span_id:  # others are other people's spans
                 yield self._interval(family, interval)
@@ -128,7 +136,9 @@ class SpanObserver:
             failed=record.outcome in FAULTS,
         )
 
-    def _phase(self, family: _Family, record: RequestRecord, segment: Segment) -> FinishedSpan:
+    def _phase(
+        self, family: _Family, record: RequestRecord, segment: Segment
+    ) -> Iterator[FinishedSpan]:
         phase = segment.phase
         attributes: dict[str, Value] = {s.PHASE: phase, s.PHASE_SOURCE: SOURCES[phase]}
         call = record.visible
@@ -142,7 +152,17 @@ class SpanObserver:
         if call is not None and call.inside and attributes[s.PHASE_SOURCE] == "engine":
             attributes[s.PHASE_SOURCE] = "upstream"  # told by the engine, placed by us
         parent = call.span_id if call is not None and phase in _OF_THE_CALL else 0
-        return family.child(phase, random_span_id(), parent, segment.start, segment.end, attributes)
+        span_id = random_span_id()
+        if phase == s.QUEUE_WAIT and (parts := transfers_in(record, segment)):
+            attributes[s.QUEUE_KV_TRANSFER] = transfer_seconds(parts)
+            yield from (self._transfer(family, span_id, part) for part in parts)
+        yield family.child(phase, span_id, parent, segment.start, segment.end, attributes)
+
+    @staticmethod
+    def _transfer(family: _Family, parent: int, part: Transfer) -> FinishedSpan:
+        """A part of the wait and no phase beside it, so it has no such key."""
+        source: dict[str, Value] = {s.PHASE_SOURCE: "engine"}
+        return family.child(s.KV_TRANSFER, random_span_id(), parent, *part, source)
 
     def _interval(self, family: _Family, interval: IntervalRecord) -> FinishedSpan:
         pairs = [(_ALIASES.get(k, k), v) for k, v in interval.attributes.items()]
@@ -218,7 +238,7 @@ class _Trace:
         made = [segment.phase for segment in phases if segment.phase in SOURCES]
         own = [interval for interval in record.intervals if interval.span_id]
         calls = [call for call in record.calls if call.span_id]
-        return 1 + len(made) + len(own) + len(calls)
+        return 1 + len(made) + len(transfers(record)) + len(own) + len(calls)
 
     def __iter__(self) -> Iterator[FinishedSpan]:
         return self._observer.judged(self._record, self._identity, self._verdict)

@@ -468,6 +468,29 @@ def test_chunks_of_a_prompt_are_on_its_prefill(trace, clock):
     )
 
 
+def test_a_transfer_is_a_part_of_the_queue_wait(trace, clock):
+    """A span of its own inside it, and its seconds on both the wait and the root."""
+    rag = Rag()
+
+    def transferred():
+        rag.open[-1].transferred(clock.now - 25 * MS, clock.now - 5 * MS)
+
+    spans = trace(
+        *rag.steps()[:-4], transferred, *rag.steps()[-4:], STREAM, chunk("a"), rag.leave, DONE
+    )
+    by_name = {span["name"]: span for span in spans}
+    transfer, wait = by_name["kv_transfer"], by_name["queue_wait"]
+    names = [span["name"] for span in spans]
+
+    assert transfer["attributes"] == {"llm_trace.phase.source": "engine"}
+    assert transfer["parent"] == "queue_wait"
+    assert transfer["to"] - transfer["from"] == 20
+    assert wait["from"] < transfer["from"] < transfer["to"] == wait["to"] - 5
+    assert names.index("kv_transfer") < names.index("queue_wait")
+    for span in (wait, spans[-1]):
+        assert span["attributes"]["llm_trace.queue.kv_transfer"] == 0.02
+
+
 def test_a_stream_that_breaks_is_an_error_with_status_200(trace):
     """HTTP says 200, the span says ERROR and of which type."""
     root = trace(STREAM, 5 * MS, chunk("Hi"), 5 * MS, ValueError("secret"))[-1]

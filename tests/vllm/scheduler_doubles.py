@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 from vllm_doubles import QUEUED, SCHEDULED, Event
 
+WAITING, LOADING, RUNNING, ENDED = "WAITING", "WAITING_FOR_REMOTE_KVS", "RUNNING", "ABORTED"
+
 
 @dataclass(eq=False)
 class Request:
@@ -19,6 +21,7 @@ class Request:
     num_computed_tokens: int = 0
     num_output_tokens: int = 0
     finished: bool = False
+    status: str = WAITING
     events: list = field(default_factory=list)
 
     def __post_init__(self):
@@ -66,6 +69,10 @@ class Scheduler:
         self.log_stats = log_stats
         self.requests = {}
         self.aborted = set()
+        self.connector = None
+        self.remote = set()
+        """Whose KV cache is to come from elsewhere, and has not been taken from there."""
+        self.finished_recving_kv_req_ids = set()
 
     def add_request(self, request):
         """Queue a request."""
@@ -82,6 +89,9 @@ class Scheduler:
         step = Step({}, [], self.aborted)
         self.aborted = set()
         for key, request in list(self.requests.items())[: self.slots]:
+            if self._loads(key, request):
+                continue
+            request.status = RUNNING
             if request.num_computed_tokens == request.num_cached_tokens:
                 self._event(request, SCHEDULED)
                 step.scheduled_new_reqs.append(SimpleNamespace(req_id=key))
@@ -89,6 +99,15 @@ class Scheduler:
             step.num_scheduled_tokens[key] = max(1, min(self.budget, left))
             request.num_computed_tokens += step.num_scheduled_tokens[key]
         return step
+
+    def _loads(self, key, request):
+        """Whether its KV cache is on its way, which may begin here."""
+        if key in self.finished_recving_kv_req_ids:
+            self.finished_recving_kv_req_ids.remove(key)
+            self.remote.remove(key)
+        elif key in self.remote:
+            request.status = LOADING
+        return key in self.remote
 
     def update_from_output(self, step, token):
         """Give `token` to every request whose prompt is whole."""
@@ -105,5 +124,6 @@ class Scheduler:
 
     def abort(self, request_id):
         """The client left."""
-        self.requests.pop(request_id).finished = True
+        request = self.requests.pop(request_id)
+        request.finished, request.status = True, ENDED
         self.aborted.add(request_id)

@@ -3,13 +3,14 @@
 import pytest
 from vllm_doubles import QUEUED, SCHEDULED, Engine, Event, Http, Output, Processor, request, seconds
 
+from llm_trace.core import record as records
 from llm_trace.core.freeze import Answer, freeze
 from llm_trace.core.outcome import Ending
-from llm_trace.core.record import HttpFacts, PrefillChunk
+from llm_trace.core.record import HttpFacts, PrefillChunk, transfers
 from llm_trace_vllm import join as join_module
 from llm_trace_vllm import news
 from llm_trace_vllm.join import Join
-from llm_trace_vllm.news import CARRIER, Computed, News, Stamps
+from llm_trace_vllm.news import CARRIER, Computed, News, Stamps, Transfer
 
 
 @pytest.fixture
@@ -24,10 +25,10 @@ def http(monkeypatch):
         yield http
 
 
-def carrier(stamps=(), chunks=()):
+def carrier(stamps=(), chunks=(), transfers=()):
     """The output that EngineCore adds to a step."""
     output = Output(CARRIER, [])
-    output.trace_headers = news.write(News(list(stamps), list(chunks)))
+    output.trace_headers = news.write(News(list(stamps), list(chunks), list(transfers)))
     return output
 
 
@@ -45,7 +46,9 @@ def cancelled(http):
 
 def test_what_is_written_is_read():
     """Types and numbers are as they were."""
-    told = News([Stamps("a", 1.25, 0.0)], [Computed("b", 512, 1.5, 1.75)])
+    told = News(
+        [Stamps("a", 1.25, 0.0)], [Computed("b", 512, 1.5, 1.75)], [Transfer("c", 1.5, 0.0)]
+    )
     output = Output(CARRIER, [])
     output.trace_headers = news.write(told)
 
@@ -128,3 +131,52 @@ def test_the_kept_chunks_are_bounded_and_all_are_counted(http):
 
     assert record.prefill_chunks == 1_000
     assert record.chunks == tuple(PrefillChunk(512, n, n + 1) for n in range(32))
+
+
+def test_a_transfer_is_a_part_of_the_wait(http):
+    """Told when it begins and again when it is over: one, within `queue_wait`."""
+    at = http.fake.now
+    begun = Transfer("a-1", seconds(at + 2_000), 0.0)
+    step(http, carrier([Stamps("a-1", seconds(at + 1_000), 0.0)], [], [begun]), after=5_000)
+    over = begun._replace(end=seconds(at + 6_000))
+    step(http, carrier(transfers=[over]), after=5_000)
+    record = cancelled(http)
+
+    assert record.phases == {"queue_wait": 10_000}
+    assert record.visible.transfers == (records.Transfer(at + 2_000, at + 6_000),)
+    assert transfers(record) == list(record.visible.transfers)
+
+
+def test_an_abort_in_a_transfer_ends_it(http):
+    """It lasted until the client left, as far as anybody can say."""
+    at = http.fake.now
+    told = carrier(
+        [Stamps("a-1", seconds(at + 1_000), 0.0)], [], [Transfer("a-1", seconds(at + 2_000), 0.0)]
+    )
+    step(http, told, after=5_000)
+    record = cancelled(http)
+
+    assert record.last_phase == "queue_wait"
+    assert record.visible.transfers == (records.Transfer(at + 2_000, 0),)
+    assert transfers(record) == [records.Transfer(at + 2_000, at + 5_000)]
+
+
+def test_a_transfer_of_another_clock_is_not_told(http):
+    """It began before its request was handed off."""
+    http.fake.advance(10**10)
+    http.processor.add_request(request("a-2"))
+    told = [Transfer(key, seconds(http.fake.now - 10**9), 0.0) for key in ("a-1", "a-2")]
+    step(http, carrier(transfers=told), after=5_000)
+    first, second = http.timeline.calls
+
+    assert (len(first.transfers), len(second.transfers)) == (1, 0)
+
+
+def test_transfers_that_fail_for_ever_are_bounded(http):
+    """The first are kept."""
+    for number in range(1, 100):
+        http.call.transferred(2 * number, 2 * number + 1)
+
+    assert http.call.freeze().transfers == tuple(
+        records.Transfer(2 * number, 2 * number + 1) for number in range(1, 9)
+    )

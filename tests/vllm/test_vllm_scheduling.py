@@ -5,7 +5,7 @@ from collections import Counter
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from scheduler_doubles import CoreOutput, CoreOutputs, Request, Scheduler
+from scheduler_doubles import LOADING, CoreOutput, CoreOutputs, Request, Scheduler
 
 import llm_trace_vllm
 from llm_trace.core import faults
@@ -16,6 +16,12 @@ from llm_trace_vllm.teller import Teller
 
 class AsyncScheduler(Scheduler):
     """vLLM's other scheduler."""
+
+
+class RequestStatus:
+    """vLLM's, as far as it is used."""
+
+    WAITING_FOR_REMOTE_KVS = LOADING
 
 
 class SchedulerConfig:
@@ -47,6 +53,7 @@ def vllm(monkeypatch):
     monkeypatch.setattr(faults, "_logged", set())
     for name in ("vllm", "vllm.v1", "vllm.v1.core", "vllm.v1.core.sched"):
         module(monkeypatch, name)
+    module(monkeypatch, "vllm.v1.request", RequestStatus=RequestStatus)
     outputs = {"EngineCoreOutput": CoreOutput, "EngineCoreOutputs": CoreOutputs}
     return module(monkeypatch, "vllm.v1.engine", **outputs)
 
@@ -92,6 +99,27 @@ def test_a_whole_life():
     assert own == CoreOutput("a", [5])
 
 
+def test_a_transfer_is_watched():
+    """By vLLM's own status, where a connector brings KV caches from elsewhere."""
+    engine = llm_trace_vllm.scheduler(config())
+    engine.connector, engine.remote = object(), {"a"}
+    engine.add_request(Request("a", num_prompt_tokens=3))
+    engine.schedule()
+
+    assert set(engine._llm_trace._transfers) == {"a"}
+
+
+def test_a_vllm_without_the_status_of_a_transfer_tells_the_rest(monkeypatch):
+    """Nothing is logged: it has no such thing."""
+    monkeypatch.delattr(RequestStatus, "WAITING_FOR_REMOTE_KVS")
+    engine = llm_trace_vllm.scheduler(config())
+    engine.connector = object()
+    engine.add_request(Request("a", num_prompt_tokens=3))
+    outputs = engine.update_from_output(engine.schedule(), 5)
+
+    assert [output.request_id for output in outputs[0].outputs] == [CARRIER, "a"]
+
+
 def test_a_turn_of_a_session_is_not_watched():
     """vLLM puts it into the request that it has: ours is never scheduled by itself."""
     engine = llm_trace_vllm.scheduler(config())
@@ -119,7 +147,7 @@ def test_a_vllm_without_its_types_gets_its_scheduler(vllm, caplog):
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize("method", ["added", "scheduled", "updated"])
+@pytest.mark.parametrize("method", ["added", "loading", "scheduled", "updated"])
 def test_a_fault_of_ours_is_the_last(monkeypatch, caplog, method):
     """vLLM's own result is given, the fault counted and logged once, and nothing told any more."""
 
@@ -128,6 +156,7 @@ def test_a_fault_of_ours_is_the_last(monkeypatch, caplog, method):
 
     monkeypatch.setattr(Teller, method, broken)
     engine = llm_trace_vllm.scheduler(config())
+    engine.connector = object()
     with faults.production():
         for number in range(3):
             assert engine.add_request(Request(f"a-{number}", num_prompt_tokens=1)) == "added"

@@ -7,7 +7,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from scheduler_doubles import Request, Scheduler
+from scheduler_doubles import LOADING, Request, Scheduler
 from test_vllm_stat_logger import load
 from vllm_doubles import QUEUED, SCHEDULED, Http, seconds
 
@@ -24,6 +24,7 @@ from vllm_versions.surfaces import (
     STAT_LOGGER,
     SWEEP,
     TELLS,
+    TRANSFERS,
     Field,
     Method,
 )
@@ -35,7 +36,7 @@ FACTS = tuple(
         for feature in FEATURES
         for way in feature.ways
         for surface in way
-        if surface not in {*TIERS, *TELLS, *STAT_LOGGER, *REACHED}
+        if surface not in {*TIERS, *TELLS, *TRANSFERS, *STAT_LOGGER, *REACHED}
     )
 )
 """What no tier depends on."""
@@ -229,6 +230,7 @@ def test_without_a_name_of_a_lower_tier_nothing_fails(monkeypatch, tier, lost, h
     assert vllm.heard == methods(vllm)
 
 
+SCHEDULING = [s for s in (*TELLS, *TRANSFERS) if isinstance(s, Field)]
 STRIPPED = ("Request", "SchedulerOutput", "NewRequestData", "EngineCoreOutputs")
 
 
@@ -263,12 +265,17 @@ class Stripped(Scheduler):
 
 @pytest.mark.parametrize(
     "lost",
-    [pytest.param(s, id=str(s)) for s in TELLS if isinstance(s, Field) and s.owner in STRIPPED],
+    [pytest.param(s, id=str(s)) for s in SCHEDULING if s.owner in STRIPPED],
 )
 def test_without_a_name_of_the_scheduler_vllm_schedules_as_ever(lost):
     """Every request gets its tokens; at most one fault, and nothing told after it."""
-    teller = Teller(SimpleNamespace, lambda outputs: SimpleNamespace(outputs=outputs, timestamp=0))
+    teller = Teller(
+        SimpleNamespace,
+        lambda outputs: SimpleNamespace(outputs=outputs, timestamp=0),
+        loading=LOADING,
+    )
     scheduler = telling(type("Lost", (Stripped,), {"lost": lost}), teller)()
+    scheduler.connector = object()
     kept = scheduler.requests
     for number in range(3):
         request = Request(f"a-{number}", num_prompt_tokens=6)

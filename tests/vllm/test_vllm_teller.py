@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduler_doubles import CoreOutput, CoreOutputs, Request, Scheduler
+from scheduler_doubles import LOADING, CoreOutput, CoreOutputs, Request, Scheduler
 
 from llm_trace_vllm import news
-from llm_trace_vllm.news import CARRIER, Computed, News, Stamps
+from llm_trace_vllm.news import CARRIER, Computed, News, Stamps, Transfer
 from llm_trace_vllm.scheduling import telling
 from llm_trace_vllm.teller import HOLD, Teller
 
@@ -18,7 +18,7 @@ class Engine:
 
     def __init__(self, **more):
         self.at = 100.0
-        self.teller = Teller(self._carry, self._envelope, self._clock)
+        self.teller = Teller(self._carry, self._envelope, self._clock, loading=LOADING)
         self.scheduler = telling(Scheduler, self.teller)(clock=self._clock, **more)
 
     def _clock(self):
@@ -46,6 +46,18 @@ class Engine:
         self.at += takes
         return self.scheduler.update_from_output(decided, 7)
 
+    def remote(self, key):
+        """Queue a request whose KV cache is elsewhere."""
+        self.scheduler.connector = object()
+        self.scheduler.remote.add(key)
+        self.add(Request(key, num_prompt_tokens=4))
+
+    def here(self, key):
+        """A step at whose end that KV cache is here."""
+        decided = self.scheduler.schedule()
+        self.scheduler.finished_recving_kv_req_ids.add(key)
+        return self.finish(decided)
+
     def busy(self):
         """Let another request decode, so that every step has an output."""
         self.scheduler.add_request(Request("busy", num_prompt_tokens=1))
@@ -55,7 +67,7 @@ class Engine:
     def kept(self):
         """How much the teller holds of requests and steps."""
         mine = self.teller
-        every = (mine._waiting, mine._prefilling, mine._untold, mine._own, mine._steps)
+        every = (*mine._kept, mine._steps)
         return sum(map(len, every))
 
 
@@ -76,9 +88,9 @@ def test_chunks_are_told_as_they_are_computed():
     engine.add(Request("a", num_prompt_tokens=10))
     first, second, third = engine.step(), engine.step(), engine.step()
 
-    assert told(first) == News([Stamps("a", 100.0, 101.0)], [Computed("a", 4, 101.0, 102.0)])
-    assert told(second) == News([], [Computed("a", 4, 102.0, 103.0)])
-    assert told(third) == News([], [Computed("a", 2, 103.0, 104.0)])
+    assert told(first) == News([Stamps("a", 100.0, 101.0)], [Computed("a", 4, 101.0, 102.0)], [])
+    assert told(second) == News([], [Computed("a", 4, 102.0, 103.0)], [])
+    assert told(third) == News([], [Computed("a", 2, 103.0, 104.0)], [])
     assert [output.request_id for output in third[0].outputs] == [CARRIER, "busy", "a"]
 
 
@@ -87,7 +99,7 @@ def test_a_prompt_of_one_chunk_needs_no_stamps():
     engine = Engine()
     engine.add(Request("a", num_prompt_tokens=3))
 
-    assert told(engine.step()) == News([], [Computed("a", 3, 101.0, 102.0)])
+    assert told(engine.step()) == News([], [Computed("a", 3, 101.0, 102.0)], [])
     assert engine.step()[0].outputs == [CoreOutput("a", [7])]
     assert engine.kept() == 0
 
@@ -207,12 +219,93 @@ def test_without_statistics_the_stamps_are_its_own():
     engine.add(Request("a", num_prompt_tokens=8), Request("b", num_prompt_tokens=1))
 
     assert told(engine.step()) == News(
-        [Stamps("a", 100.0, 102.0), Stamps("b", 101.0, 0.0)], [Computed("a", 4, 102.0, 103.0)]
+        [Stamps("a", 100.0, 102.0), Stamps("b", 101.0, 0.0)],
+        [Computed("a", 4, 102.0, 103.0)],
+        [],
     )
     engine.scheduler.slots = 3
     assert told(engine.step()).stamps == [Stamps("b", 101.0, 103.0)]
     assert told(engine.step()) is None
     assert engine.kept() == 0
+
+
+def test_a_transfer_is_told_when_it_begins_and_when_it_is_over():
+    """From the schedule that decided to wait for it to the step that said that it is here."""
+    engine = Engine().busy()
+    engine.remote("a")
+    first, second, third, fourth = engine.step(), engine.step(), engine.here("a"), engine.step()
+
+    assert told(first) == News([Stamps("a", 100.0, 0.0)], [], [Transfer("a", 101.0, 0.0)])
+    assert told(second) is None
+    assert told(third).transfers == [Transfer("a", 101.0, 104.0)]
+    assert told(fourth) == News([], [Computed("a", 4, 104.0, 105.0)], [])
+    assert engine.kept() == 0
+
+
+def test_the_wait_for_room_after_a_transfer_is_none():
+    """vLLM leaves the status as it is until there is room; the transfer is over before."""
+    engine = Engine(slots=2).busy()
+    engine.remote("a")
+    engine.step()
+    engine.here("a")
+    engine.scheduler.slots = 1
+    later = [engine.step(), engine.step()]
+    engine.scheduler.slots = 2
+
+    assert [told(step) for step in later] == [None, None]
+    assert told(engine.step()) == News([], [Computed("a", 4, 105.0, 106.0)], [])
+
+
+def test_a_transfer_of_which_nobody_says_that_it_is_here_ends_with_its_status():
+    """A scheduler may keep what arrived under another name: then its next schedule says it."""
+    engine = Engine().busy()
+    engine.remote("a")
+    engine.step()
+    engine.scheduler.remote.clear()
+
+    assert told(engine.step()).transfers == [Transfer("a", 101.0, 102.0)]
+    assert engine.kept() == 0
+
+
+def test_a_second_transfer_is_another_one():
+    """vLLM may ask again after one that failed."""
+    engine = Engine().busy()
+    engine.remote("a")
+    engine.step()
+    request = engine.scheduler.requests["a"]
+    engine.here("a")
+    engine.scheduler.slots, request.status = 1, "WAITING"
+    engine.step()
+    engine.scheduler.slots = 2
+    engine.scheduler.finished_recving_kv_req_ids.clear()
+
+    assert told(engine.step()).transfers == [Transfer("a", 104.0, 0.0)]
+
+
+def test_a_transfer_for_nobody_is_forgotten():
+    """Its client left: nobody hears how it ended."""
+    engine = Engine().busy()
+    engine.remote("a")
+    engine.step()
+    engine.scheduler.abort("a")
+
+    assert told(engine.step()) is None
+    assert engine.kept() == 0
+
+
+@pytest.mark.parametrize("lost", ["connector", "status"])
+def test_without_a_connector_or_a_status_there_are_no_transfers(lost):
+    """The rest is told all the same."""
+    engine = Engine().busy()
+    engine.remote("a")
+    if lost == "connector":
+        del engine.scheduler.connector
+    else:
+        engine.teller._status = None
+    engine.step()
+
+    assert told(engine.here("a")) is None
+    assert told(engine.step()) == News([], [Computed("a", 4, 103.0, 104.0)], [])
 
 
 def test_steps_in_flight_are_bounded():
@@ -253,7 +346,7 @@ class Watched(Engine):
                 self.computed.append((key, min(tokens, request.num_prompt_tokens - before)))
         outputs = self.finish(decided, takes)
         for client in outputs:
-            found = told(outputs, client) or News([], [])
+            found = told(outputs, client) or News([], [], [])
             self.heard += [(chunk.request_id, chunk.tokens) for chunk in found.chunks]
             self.stamps.update(stamps.request_id for stamps in found.stamps)
 

@@ -28,7 +28,7 @@ from llm_trace_vllm.facts import (
     lora_of,
     prompt_tokens,
 )
-from llm_trace_vllm.news import CARRIER, read
+from llm_trace_vllm.news import CARRIER, Transfer, read
 from llm_trace_vllm.reports import Reports
 from llm_trace_vllm.steps import Decoding, Steps
 from llm_trace_vllm.tiers import ENGINE_EVENTS, Tier, tier_of
@@ -191,7 +191,7 @@ class Join:
 
     def _told(self, output: Any) -> None:
         """EngineCore speaks of requests without output, where its scheduler is ours."""
-        stamps, chunks = read(output)
+        stamps, chunks, transfers = read(output)
         for request_id, queued, scheduled in stamps:
             call = self._live(request_id)
             if call is None or self.clock.contradicts(queued, call.handed_off):
@@ -203,6 +203,13 @@ class Join:
             call = self._live(request_id)
             if call is not None:
                 call.computed(tokens, self.clock.place(start), self.clock.place(end))
+        self._transferred(transfers)
+
+    def _transferred(self, transfers: Iterable[Transfer]) -> None:
+        for request_id, start, end in transfers:
+            call = self._live(request_id)
+            if call is not None and not self.clock.contradicts(start, call.handed_off):
+                call.transferred(self.clock.place(start), self.clock.place(end))
 
     def _live(self, request_id: str) -> EngineCall | None:
         call = self._calls.get(request_id)

@@ -37,11 +37,22 @@ class Computed(NamedTuple):
     """When the step's outputs were there."""
 
 
+class Transfer(NamedTuple):
+    """The KV cache of a prompt on its way from elsewhere; monotonic seconds."""
+
+    request_id: str
+    start: float
+    """When the scheduler had decided to wait for it."""
+    end: float
+    """When it was there; 0 while it is on its way."""
+
+
 class News(NamedTuple):
     """What one API server is to hear."""
 
     stamps: list[Stamps]
     chunks: list[Computed]
+    transfers: list[Transfer]
 
 
 def write(news: News) -> dict[str, str]:
@@ -51,8 +62,8 @@ def write(news: News) -> dict[str, str]:
 
 def read(output: Any) -> News:
     """The news in `output`, a carrier."""
-    stamps, chunks = json.loads(output.trace_headers[CARRIER])
-    return News(_rows(Stamps, stamps), _rows(Computed, chunks))
+    stamps, chunks, transfers = json.loads(output.trace_headers[CARRIER])
+    return News(_rows(Stamps, stamps), _rows(Computed, chunks), _rows(Transfer, transfers))
 
 
 def _rows(kind: Any, rows: Iterable[Iterable[Any]]) -> list[Any]:

@@ -48,11 +48,13 @@ def default_class(vllm_config: Any) -> Any:
 def new_teller() -> Teller:
     """A teller that writes with vLLM's own types."""
     from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs  # noqa: PLC0415
+    from vllm.v1.request import RequestStatus  # noqa: PLC0415
 
     def carry(headers: dict[str, str]) -> Any:
         return EngineCoreOutput(request_id=CARRIER, new_token_ids=[], trace_headers=headers)
 
-    return Teller(carry, lambda outputs: EngineCoreOutputs(outputs=outputs))
+    loading = getattr(RequestStatus, "WAITING_FOR_REMOTE_KVS", None)
+    return Teller(carry, lambda outputs: EngineCoreOutputs(outputs=outputs), loading=loading)
 
 
 def telling(base: Any, teller: Teller) -> Any:
@@ -71,12 +73,12 @@ def telling(base: Any, teller: Teller) -> Any:
         def schedule(self, *args: Any, **kwargs: Any) -> Any:
             start = teller.now()
             result = super().schedule(*args, **kwargs)
-            self._tell(lambda tell: tell.scheduled(result, start))
+            self._tell(lambda tell: _scheduled(tell, self, result, start))
             return result
 
         def update_from_output(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
             result = super().update_from_output(scheduler_output, *args, **kwargs)
-            self._tell(lambda tell: tell.updated(scheduler_output, result))
+            self._tell(lambda tell: _updated(tell, self, scheduler_output, result))
             return result
 
         def _tell(self, tell: Callable[[Teller], None]) -> None:
@@ -96,3 +98,16 @@ def _added(teller: Teller, requests: Any, request: Any) -> None:
     """A further turn of a streaming session comes as a request that the scheduler does not keep."""
     if requests.get(request.request_id) is request:
         teller.added(request)
+
+
+def _scheduled(teller: Teller, scheduler: Any, output: Any, start: float) -> None:
+    if getattr(scheduler, "connector", None) is not None:  # else nothing comes from elsewhere
+        teller.loading(start)
+    teller.scheduled(output, start)
+
+
+def _updated(teller: Teller, scheduler: Any, output: Any, outputs: Any) -> None:
+    arrived = getattr(scheduler, "finished_recving_kv_req_ids", None)
+    if arrived:
+        teller.arrived(arrived)
+    teller.updated(output, outputs)

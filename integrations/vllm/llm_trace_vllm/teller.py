@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Container, MutableMapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from llm_trace_vllm.news import Computed, News, Stamps, write
+from llm_trace_vllm.news import Computed, News, Stamps, Transfer, write
 
 HOLD: Final = 0.25
 """Seconds that news may wait for a step with outputs of its API server.
@@ -62,6 +62,8 @@ class Teller:
     Args:
         carry: Makes an output of vLLM's that carries the headers.
         envelope: Makes vLLM's message of one step from a list of outputs.
+        loading: vLLM's status of a request that waits for its KV cache from elsewhere; None where
+            it has none.
     """
 
     def __init__(
@@ -69,15 +71,21 @@ class Teller:
         carry: Callable[[dict[str, str]], Any],
         envelope: Callable[[list[Any]], Any],
         now: Callable[[], float] = time.monotonic,  # noqa: TID251 - the clock of the engine's stamps
+        *,
+        loading: object = None,
     ) -> None:
         self._carry = carry
         self._envelope = envelope
         self._now = now
+        self._status = loading
         self._waiting: dict[str, Request] = {}
         self._prefilling: dict[str, Request] = {}
         self._untold: dict[str, Request] = {}
         self._own: dict[str, Stamps] = {}
         """Our stamps of requests of which vLLM notes none: its statistics may be off."""
+        self._transfers: dict[str, Transfer] = {}
+        """Of requests that still have the status, though their KV cache may be here."""
+        self._kept = (self._waiting, self._prefilling, self._untold, self._own, self._transfers)
         self._steps: deque[_Step] = deque(maxlen=_STEPS)
         self._news: dict[int, News] = {}
         self._since: dict[int, float] = {}
@@ -93,12 +101,37 @@ class Teller:
         if not request.events:
             self._own[key] = Stamps(key, self._now(), 0.0)
 
+    def loading(self, start: float) -> None:
+        """A schedule, begun at `start`, is made: who waits for its KV cache, and who no more.
+
+        Of a request that computed before, and was preempted, it is not told.
+        """
+        for key, request in self._waiting.items() if self._status is not None else ():
+            transfer = self._transfers.get(key)
+            if getattr(request, "status", None) is self._status:
+                if transfer is None:
+                    self._transfer(Transfer(key, self._now(), 0.0))
+            elif transfer is not None:
+                if not transfer.end and not request.is_finished():  # nobody said that it was here
+                    self._transfer(transfer._replace(end=start))
+                del self._transfers[key]
+
+    def arrived(self, request_ids: Container[str]) -> None:
+        """The KV cache of these is here; they may still wait for room."""
+        for key, transfer in tuple(self._transfers.items()):
+            if not transfer.end and key in request_ids:
+                self._transfer(transfer._replace(end=self._now()))
+
+    def _transfer(self, transfer: Transfer) -> None:
+        self._transfers[transfer.request_id] = transfer
+        self._news_for(self._waiting[transfer.request_id]).transfers.append(transfer)
+
     def scheduled(self, output: SchedulerOutput, start: float) -> None:
         """The scheduler, begun at `start`, decided what the next step computes."""
         if not self._waiting and not self._prefilling:
             return
         for request_id in output.finished_req_ids:
-            for kept in (self._waiting, self._prefilling, self._untold, self._own):
+            for kept in self._kept:
                 kept.pop(request_id, None)
         for new in output.scheduled_new_reqs:
             request = self._waiting.pop(new.req_id, None)
@@ -168,7 +201,7 @@ class Teller:
     def _news_for(self, request: Request) -> News:
         news = self._news.get(request.client_index)
         if news is None:
-            news = self._news[request.client_index] = News([], [])
+            news = self._news[request.client_index] = News([], [], [])
             self._since[request.client_index] = self._now()
         return news
 

@@ -91,6 +91,7 @@ def _describe(classes: Mapping[str, ast.ClassDef], node: ast.ClassDef) -> dict[s
             fields.add(item.target.id)
         elif isinstance(item, ast.Assign):
             values |= _values(item)
+            fields |= set(_members(item))
     return {"methods": methods, "fields": sorted(fields), "values": values}
 
 
@@ -111,6 +112,13 @@ def _values(item: ast.Assign) -> dict[str, int]:
     if isinstance(item.value, ast.Constant) and isinstance(item.value.value, int):
         return dict.fromkeys(names, item.value.value)
     return {}
+
+
+def _members(item: ast.Assign) -> list[str]:
+    """The members of an enumeration that numbers itself."""
+    made = ast.unparse(item.value.func) if isinstance(item.value, ast.Call) else ""
+    names = [target.id for target in item.targets if isinstance(target, ast.Name)]
+    return names if made in {"auto", "enum.auto"} else []
 
 
 def known() -> dict[str, Facts]:

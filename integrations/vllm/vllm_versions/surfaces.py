@@ -29,7 +29,7 @@ LORA: Final = "vllm/lora/request.py"
 
 
 class Field(NamedTuple):
-    """A field, property or attribute that instances of a class have."""
+    """A field, property or attribute that instances of a class have; a member, by its name."""
 
     path: str
     owner: str
@@ -231,6 +231,11 @@ TELLS: Final[Way] = (
     *fields(ENGINE, "EngineCoreOutput", "trace_headers"),
     *fields(ENGINE, "EngineCoreOutputs", "outputs", "timestamp"),
 )
+TRANSFERS: Final[Way] = (
+    *fields(SCHEDULER, "Scheduler", "connector", "finished_recving_kv_req_ids"),
+    *fields(REQUEST, "Request", "status"),
+    *fields(REQUEST, "RequestStatus", "WAITING_FOR_REMOTE_KVS"),
+)
 
 BATCH: Final[Way] = fields(STATS, "SchedulerStats", "num_running_reqs", "num_waiting_reqs")
 INFERRED: Final[Way] = (
@@ -329,6 +334,10 @@ FEATURES: Final = (
     Feature(
         "chunks of the prompt, and stamps of requests without output (`--scheduler-cls`)",
         (TELLS,),
+    ),
+    Feature(
+        "the transfer of the KV cache as an interval of its own (`--scheduler-cls`)",
+        ((*TELLS, *TRANSFERS),),
     ),
 )
 
