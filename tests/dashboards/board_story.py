@@ -93,7 +93,9 @@ def _trouble(dice, mood, usual):
         return {"ends": "error"}
     if chance < 0.06:
         return {"split": False}
-    return {"load": 4_000} if chance < 0.065 else {}
+    if chance < 0.075:
+        return {"load": 4_000}
+    return {"held": 40} if chance < 0.11 else {}
 
 
 # --- vLLM -------------------------------------------------------------------------------------
