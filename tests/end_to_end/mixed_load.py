@@ -25,6 +25,15 @@ def _long_prompt(n):
     return CHAT, chat(f"number {n} " + "goes on and on " * 500, 20)
 
 
+def _left_short(n):
+    """Long enough to be left, however slowly its client sees that it began."""
+    return CHAT, chat(f"a short one, number {n}", 400)
+
+
+def _left_prompt(n):
+    return CHAT, chat(f"number {n} " + "goes on and on " * 500, 400)
+
+
 def _long_answer(n):
     return COMPLETIONS, completion(f"{n} tell me " + "all of it " * 120, 240, stream=True)
 
@@ -70,9 +79,9 @@ SHAPES = (
     (_two_prompts, None),
     (_one_token, None),
     (_greedy, None),
-    (_long_prompt, 0),
+    (_left_prompt, 0),
     (_shared, None),
-    (_short, 0),
+    (_left_short, 0),
 )
 """What is asked, and after how many tokens its client leaves; None stays to the end."""
 FIRST = 8
