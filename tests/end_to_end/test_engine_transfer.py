@@ -1,12 +1,14 @@
 """Real vLLM as the decoding leg: its scheduler tells of the wait for another engine's KV cache.
 
-One server, whose connector takes as long as a request asks.
+One server, whose connector takes as long as a request asks: run with LLM_TRACE_VLLM_MODES=all, as
+the modes of `test_engine_modes` that need a server for themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 from contextlib import suppress
 
 import pytest
@@ -16,7 +18,13 @@ from vllm_server import COMPLETIONS, VllmServer, completion, make_model
 
 from llm_trace import semconv as s
 
-pytestmark = pytest.mark.vllm
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.skipif(
+        os.environ.get("LLM_TRACE_VLLM_MODES") != "all",
+        reason="takes a server: set LLM_TRACE_VLLM_MODES=all",
+    ),
+]
 
 CONNECTOR = {
     "kv_connector": "SlowStore",
