@@ -76,6 +76,7 @@ def _quiet(server):
 
 def _run(server, waves=1):
     """A mixed load: what was asked, and what both sides noted of just these requests."""
+    eventually(lambda: _quiet(server), "what was asked before is still active", log=server.program)
     before = len(Recorded(server.records).records)
     asked = [one for _ in range(waves) for one in ask_mixed(server.port, MIXED)]
     eventually(lambda: _quiet(server), "requests are still active", log=server.program)
