@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from llm_trace.words import whole
+
 MOST_TOKENS: Final = 2_000_000
 MOST_AT_ONCE: Final = 1024
 
@@ -57,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=(1,),
         help="requests in flight (default 1)",
     )
-    add("--requests", type=_whole(100_000), default=20, metavar="N", help="a cell (default 20)")
-    add("--max-tokens", type=_whole(100_000), default=32, metavar="N", help="out (default 32)")
+    add("--requests", type=whole(100_000), default=20, metavar="N", help="a cell (default 20)")
+    add("--max-tokens", type=whole(100_000), default=32, metavar="N", help="out (default 32)")
     _add_bounds(parser)
     _add_results(parser)
     _add_access(parser)
@@ -66,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_bounds(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("bounds").add_argument
-    add("--max-requests", type=_whole(10_000_000), default=2000, metavar="N", help="default 2000")
+    add("--max-requests", type=whole(10_000_000), default=2000, metavar="N", help="default 2000")
     add("--max-seconds", type=_seconds, default=600.0, metavar="S", help="default 600")
     add("--timeout", type=_seconds, default=120.0, metavar="S", help="a request (default 120)")
     add("--wait", type=_seconds, default=0.0, metavar="S", help="for the server to come up")
@@ -104,17 +106,8 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
 # --- what a word may be ---------------------------------------------------------------------------
 
 
-def _whole(most: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:20]) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} cannot be used: use 1 to {most}")
-        return int(text)
-
-    return number
-
-
 def _several(most: int) -> Callable[[str], tuple[int, ...]]:
-    one = _whole(most)
+    one = whole(most)
 
     def numbers(text: str) -> tuple[int, ...]:
         return tuple(sorted({one(part.strip()) for part in text.split(",")}))

@@ -7,6 +7,8 @@ import json
 import math
 from typing import Any, Final
 
+from llm_trace.words import whole
+
 MOST_REQUESTS: Final = 1000
 MOST_TOKENS: Final = 100_000
 
@@ -33,11 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("url", metavar="URL", help="a server, or one of its routes; alone: /v1/chat/completions")
     add("--model", metavar="NAME", help="default: the first that the server lists")
     add("--prompt", metavar="TEXT", default="Count from one to fifty.", help="what to ask")
-    add("--max-tokens", type=_whole(MOST_TOKENS), default=64, metavar="N", help="out (default 64)")
+    add("--max-tokens", type=whole(MOST_TOKENS), default=64, metavar="N", help="out (default 64)")
     add("--body", type=_object, metavar="JSON", help="the whole body, in place of all of these")
     add(
         "--requests",
-        type=_whole(MOST_REQUESTS),
+        type=whole(MOST_REQUESTS),
         default=3,
         metavar="N",
         help="how many (default 3)",
@@ -53,15 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--api-key-env", metavar="NAME", help="variable that holds the key, sent as Bearer")
     add("--json", action="store_true", help="print one JSON document")
-
-
-def _whole(most: int) -> Any:
-    def number(text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:20]) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} cannot be used: use 1 to {most}")
-        return int(text)
-
-    return number
 
 
 def _seconds(text: str) -> float:
