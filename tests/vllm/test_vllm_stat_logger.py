@@ -135,6 +135,9 @@ def test_records_are_not_read_while_events_come(module, monkeypatch):
 
     logger.record(None, object())
 
+    assert logger._join.tier == ENGINE_EVENTS
+    assert not faults.internal
+
 
 def test_states_are_swept_after_each_step(module):
     """Even a step without statistics of its own, as those of pure prefill are."""
