@@ -33,7 +33,7 @@ help:
 	@echo 'make types      mypy, strict'
 	@echo 'make contracts  import-linter: which module may import which'
 	@echo 'make bench      the cost of the middleware, against its budgets'
-	@echo 'make agree      an outside client (aiperf, 1.2 GB) against our numbers, on real vLLM'
+	@echo 'make agree      outside clients (aiperf, guidellm; 3 GB) against our numbers, on real vLLM'
 	@echo 'make pictures   the boards as docs/images shows them (needs Node and Chromium)'
 	@echo 'make vllm       the environment in which real vLLM serves on a CPU (3.5 GB)'
 	@echo 'make clean      remove the environments and what tests leave'
@@ -60,6 +60,7 @@ contracts: $(DEV)
 
 agree: $(DEV) vllm
 	@$(WITH_VLLM) $(BIN)/python -m tests.outside_client $(AGREE_ARGS)
+	@$(WITH_VLLM) $(BIN)/python -m tests.outside_client.bench
 
 pictures: $(DEV)
 	@$(BIN)/python -m dashboards.render

@@ -1,10 +1,13 @@
-"""`llm-trace bench` and aiperf on one real vLLM, in turns: `python -m tests.outside_client.bench`.
+"""Our benchmark and guidellm on one real vLLM: `python -m tests.outside_client.bench`.
 
-Each client asks for prompts that the server cannot know, one at a time. The turns are aiperf,
-bench, bench, aiperf, so that a machine that grows slower favours neither. Status 1 is where the
+Each client asks for prompts that the server cannot know, one at a time. The turns are guidellm,
+bench, bench, guidellm, so that a machine that grows slower favours neither. Status 1 is where the
 medians of the time to first token differ by more than 5 % and 2 ms. It may be the server that was
 slower in one client's turns: so what each client adds to the server's own ledger of the same
 requests is compared as well, and where only the server differed, the last column says so.
+
+guidellm gets its prompts in a file. Where it makes them itself, it does so while it measures, with
+a processor's worth of work beside the server.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -30,8 +34,12 @@ from programs import clean_environment, eventually
 from tap import OtelTap
 from vllm_server import MODEL, VllmServer, make_model
 
+GUIDELLM: Final = ("guidellm==0.8.1", "torch==2.13.0")
 TOKENS: Final = 8
-LENGTHS: Final = (256, 1024, 3072)
+LENGTHS: Final = (96, 384, 1152)
+WARM_UP: Final = 50
+"""Requests of guidellm that are not counted: it still starts while it sends the first."""
+WORDS: Final = ("north", "window", "seven", "rain", "letter", "cold", "bridge", "often", "glass")
 AGREE: Final = "agree"
 
 
@@ -47,15 +55,15 @@ class Turns(NamedTuple):
     """Both clients at one length."""
 
     tokens: int
-    aiperf: Sequence[Turn]
+    guidellm: Sequence[Turn]
     bench: Sequence[Turn]
 
     @property
     def word(self) -> str:
         """Whether they agree, and if not, whether it was the server."""
-        near = max(RELATIVE * fmean(turn.ttft for turn in self.aiperf), ABSOLUTE)
+        near = max(RELATIVE * fmean(turn.ttft for turn in self.guidellm), ABSOLUTE)
         ttft, outside = (
-            abs(fmean(turn[at] for turn in self.aiperf) - fmean(turn[at] for turn in self.bench))
+            abs(fmean(turn[at] for turn in self.guidellm) - fmean(turn[at] for turn in self.bench))
             for at in (0, 1)
         )
         if outside > near:
@@ -66,13 +74,13 @@ class Turns(NamedTuple):
         shown = (
             " ".join(f"{turn[at]:.2f}".rjust(7) for turn in turns)
             for at in (0, 1)
-            for turns in (self.aiperf, self.bench)
+            for turns in (self.guidellm, self.bench)
         )
         return "{:>6}  {}  {}  {}  {}  {}".format(self.tokens, *shown, self.word)
 
 
 HEAD: Final = (
-    f"{'tokens':>6}  {'aiperf, ms':>15}  {'bench, ms':>15}"
+    f"{'tokens':>6}  {'guidellm, ms':>15}  {'bench, ms':>15}"
     f"  {'less the server':>15}  {'likewise':>15}"
 )
 
@@ -83,21 +91,21 @@ class Server(NamedTuple):
     url: str
     model: Path
     folder: Path
-    aiperf: Path
+    guidellm: Path
     tap: OtelTap
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; 1 where the clients disagree, 2 where it cannot be measured."""
     parser = argparse.ArgumentParser("python -m tests.outside_client.bench", description=__doc__)
-    parser.add_argument("--requests", type=int, default=25, help="a turn (default: 25)")
-    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="prompt tokens")
+    parser.add_argument("--requests", type=int, default=40, help="a turn (default: 40)")
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="prompt words")
     options = parser.parse_args(arguments)
     python = Path(os.environ.get("LLM_TRACE_VLLM_PYTHON") or ROOT / ".venv-vllm" / "bin" / "python")
     if not python.is_file():
         _say("outside client: there is no environment with vLLM: build it with `make vllm`")
         return 2
-    client = find_client()
+    client = find_client("guidellm", *GUIDELLM)
     with tempfile.TemporaryDirectory() as folder:
         found = _measure(Path(os.path.abspath(python)), client, Path(folder), options)  # noqa: PTH100 - resolving would leave the venv
     return int(any(turns.word != AGREE for turns in found))
@@ -126,40 +134,43 @@ def _measure(python: Path, client: Path, folder: Path, options: argparse.Namespa
         tap.stop()
 
 
-def _turns(server: Server, length: int, requests: int) -> Turns:
-    first, tokens = _aiperf(server, length, requests, seed=1)
+def _turns(server: Server, words: int, requests: int) -> Turns:
+    first, tokens = _guidellm(server, words, requests, turn=1)
     ours = [_bench(server, tokens, requests) for _ in range(2)]
-    last, _ = _aiperf(server, length, requests, seed=2)
+    last, _ = _guidellm(server, words, requests, turn=2)
     return Turns(tokens, (first, last), ours)
 
 
-def _aiperf(server: Server, length: int, requests: int, seed: int) -> tuple[Turn, int]:
+def _guidellm(server: Server, words: int, requests: int, turn: int) -> tuple[Turn, int]:
     """Its turn, and the median of the prompt tokens that the server counted."""
-    artifacts = server.folder / f"aiperf-{length}-{seed}"
-    words = (
-        *(server.aiperf, "profile", "--model", MODEL, "--url", server.url, "--streaming"),
-        *("--endpoint-type", "chat", "--tokenizer", server.model, "--ui-type", "none"),
-        *("--concurrency", 1, "--request-count", requests, "--warmup-request-count", 3),
-        *("--synthetic-input-tokens-mean", length, "--synthetic-input-tokens-stddev", 0),
-        *("--output-tokens-mean", TOKENS, "--extra-inputs", "ignore_eos:true"),
-        *("--extra-inputs", "temperature:1", "--use-server-token-count"),
-        *("--random-seed", 1000 * length + seed, "--workers-max", 1, "--artifact-dir", artifacts),
+    report = server.folder / f"guidellm-{words}-{turn}.json"
+    prompts = _prompts(server.folder / f"prompts-{words}-{turn}.jsonl", words, requests + WARM_UP)
+    command = (
+        *(server.guidellm, "run", "--disable-console", "--profile", "kind=synchronous"),
+        *("--backend", f"kind=openai_http,target={server.url},model={MODEL}"),
+        *("--constraint", f"kind=max_requests,count={requests + WARM_UP}"),
+        *("--tokenizer", f"kind=huggingface_auto,model={server.model}"),
+        *("--data", f"kind=json_file,path={prompts}", "--output", f"kind=json,path={report}"),
     )
-    environment = clean_environment()
-    environment.pop("HF_HUB_OFFLINE", None)  # aiperf takes a local tokenizer for a name then
-    _run(words, environment)
-    lines = (artifacts / "profile_export.jsonl").read_text(encoding="utf-8").splitlines()
-    records = [json.loads(line) for line in lines]
-    measured = [one for one in records if one["metadata"]["benchmark_phase"] == "profiling"]
-    ids = [f"chatcmpl-{one['metadata']['x_request_id']}" for one in measured]
+    _run(command, clean_environment())
+    (benchmark,) = json.loads(report.read_text(encoding="utf-8"))["benchmarks"]
+    records = benchmark["requests"]["successful"][WARM_UP:]
+    ids = [record["response_id"] for record in records]
     ours = eventually(
         lambda: (found := _ttfts(server.tap)) and found.keys() >= set(ids) and found,
         "not every request of the client has a trace",
     )
-    ttfts = [float(one["metrics"]["time_to_first_token"]["value"]) for one in measured]
+    ttfts = [float(record["time_to_first_token_ms"]) for record in records]
     outside = median(ttft - ours[one] for ttft, one in zip(ttfts, ids, strict=True))
-    tokens = median(one["metrics"]["input_sequence_length"]["value"] for one in measured)
-    return Turn(median(ttfts), outside), round(tokens)
+    return Turn(median(ttfts), outside), round(median(one["prompt_tokens"] for one in records))
+
+
+def _prompts(file: Path, words: int, count: int) -> Path:
+    """As many prompts as that, none of which begins as another."""
+    texts = (" ".join(random.choices(WORDS, k=words)) for _ in range(count))  # noqa: S311 - no secret
+    rows = (json.dumps({"prompt": text, "output_tokens_count": TOKENS}) for text in texts)
+    file.write_text("\n".join([*rows, ""]), encoding="utf-8")
+    return file
 
 
 def _ttfts(tap: OtelTap) -> dict[str, float]:

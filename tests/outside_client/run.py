@@ -23,7 +23,6 @@ from tap import OtelTap  # noqa: E402
 from vllm_server import MODEL, SLOTS, VllmServer, make_model  # noqa: E402
 
 AIPERF: Final = "aiperf==0.13.0"
-ENV: Final = ROOT / ".venv-aiperf"
 TOKENS: Final = 64
 
 
@@ -34,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not python.is_file():
         _say("outside client: there is no environment with vLLM: build it with `make vllm`")
         return 2
-    client = find_client()
+    client = find_client("aiperf", AIPERF)
     with tempfile.TemporaryDirectory() as folder:
         python = Path(os.path.abspath(python))  # noqa: PTH100 - resolving would leave the venv
         rows, held, notes = _measure(python, client, Path(folder), options)
@@ -54,14 +53,15 @@ def _options() -> argparse.ArgumentParser:
     return parser
 
 
-def find_client() -> Path:
-    """The aiperf command, in an environment of its own that is made at the first call (1.2 GB)."""
-    command = ENV / "bin" / "aiperf"
+def find_client(name: str, *requirements: str) -> Path:
+    """The command, in an environment of its own that is made at the first call (over 1 GB)."""
+    env = ROOT / f".venv-{name}"
+    command = env / "bin" / name
     if not command.is_file():
-        _say(f"outside client: installs {AIPERF} into {ENV.name}")
-        subprocess.run([sys.executable, "-m", "venv", "--clear", ENV], check=True)
-        pip = (ENV / "bin" / "python", "-m", "pip", "-qq", "--disable-pip-version-check")
-        subprocess.run([*pip, "install", AIPERF], check=True)
+        _say(f"outside client: installs {requirements[0]} into {env.name}")
+        subprocess.run([sys.executable, "-m", "venv", "--clear", env], check=True)
+        pip = (env / "bin" / "python", "-m", "pip", "-qq", "--disable-pip-version-check")
+        subprocess.run([*pip, "install", *requirements], check=True)
     return command
 
 
