@@ -19,6 +19,7 @@ from llm_trace.errors import LlmTraceError, MissingExtraError
 from llm_trace.explain.arguments import add_arguments as _explain_arguments
 from llm_trace.probe.arguments import add_arguments as _probe_arguments
 from llm_trace.roofline.arguments import add_arguments as _roofline_arguments
+from llm_trace.words import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,23 +44,6 @@ class Command(NamedTuple):
     """Those packages."""
 
 
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:  # noqa: PLR2004 - the numbers say it
-        raise argparse.ArgumentTypeError(f"{text} is no port: use 1 to 65535, or 0 for a free one")
-    return port
-
-
-def _up_to(limit: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        value = int(text)
-        if not 1 <= value <= limit:
-            raise argparse.ArgumentTypeError(f"{text} is out of range: use 1 to {limit}")
-        return value
-
-    return number
-
-
 def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--json", action="store_true", help="print machine-readable results")
@@ -67,11 +51,12 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     add("--simulate", action="store_true", help="use a simulated engine even where vLLM is")
     add("--vllm-python", metavar="PATH", help="a Python that has vLLM and llm_trace")
     add("--model", type=Path, metavar="DIR", help="a model for vLLM; default: a tiny random one")
-    add("--requests", type=_up_to(500), default=12, metavar="N", help="of each class (default 12)")
-    add("--concurrency", type=_up_to(64), default=12, metavar="N", help="at once (default 12)")
-    add("--max-tokens", type=_up_to(512), default=32, metavar="N", help="per answer (default 32)")
+    add("--requests", type=whole(500), default=12, metavar="N", help="of each class (default 12)")
+    add("--concurrency", type=whole(64), default=12, metavar="N", help="at once (default 12)")
+    add("--max-tokens", type=whole(512), default=32, metavar="N", help="per answer (default 32)")
+    port = whole(65_535, least=0, use="1 to 65535, or 0 for a free one")
     for name in ("app", "engine", "receiver"):
-        add(f"--{name}-port", type=_port, default=0, metavar="PORT", help="default: a free one")
+        add(f"--{name}-port", type=port, default=0, metavar="PORT", help="default: a free one")
 
 
 COMMANDS: Final = (

@@ -1,17 +1,83 @@
-"""Words of the command line that several commands understand."""
+"""Words of the command line that several commands understand; imports only what parsers need."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 from collections.abc import Callable
+from typing import Any, Final
+
+_DIGITS: Final = 20
+"""More than any number has that can be meant; a longer one need not be read to be refused."""
+_SHOWN: Final = 60
+"""Characters of a refused word that the error repeats."""
 
 
-def whole(most: int) -> Callable[[str], int]:
-    """The type of an argument that is a whole number from 1 to `most`."""
+def whole(most: int, *, least: int = 1, use: str | None = None) -> Callable[[str], int]:
+    """The type of an argument that is a whole number from `least` to `most`.
+
+    Args:
+        most: The largest.
+        least: The smallest.
+        use: What the error tells to use, where the two numbers do not say it.
+    """
+    advice = use or f"{least} to {most}"
 
     def number(text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:20]) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} cannot be used: use 1 to {most}")
+        digits = text.isascii() and text.isdigit() and len(text) <= _DIGITS
+        if not digits or not least <= int(text) <= most:
+            raise _refused(text, advice)
         return int(text)
 
     return number
+
+
+def several(most: int) -> Callable[[str], tuple[int, ...]]:
+    """The type of whole numbers from 1 to `most` with commas between: ascending, each once."""
+    one = whole(most)
+
+    def numbers(text: str) -> tuple[int, ...]:
+        return tuple(sorted({one(part.strip()) for part in text.split(",")}))
+
+    return numbers
+
+
+def seconds(most: float, called: str) -> Callable[[str], float]:
+    """The type of an argument in seconds, above 0 and up to `most`, which people call `called`."""
+
+    def number(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 < value <= most:
+            raise _refused(text, f"seconds, up to {called}")
+        return value
+
+    return number
+
+
+def json_object(such_as: str) -> Callable[[str], dict[str, Any]]:
+    """The type of an argument that is a JSON object; the error shows `such_as`."""
+
+    def value(text: str) -> dict[str, Any]:
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise argparse.ArgumentTypeError(
+                f"{_shown(text)} is no JSON object: use one such as {such_as}"
+            )
+        return found
+
+    return value
+
+
+def _refused(text: str, advice: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"{_shown(text)} cannot be used: use {advice}")
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
-from llm_trace.words import whole
+from llm_trace.words import json_object, seconds, several, whole
 
 MOST_TOKENS: Final = 2_000_000
 MOST_AT_ONCE: Final = 1024
+
+_SECONDS: Final = seconds(86_400, "a day")
 
 EPILOG: Final = """\
 examples:
@@ -47,14 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--api", choices=("chat", "completions"), default="chat", help="default chat")
     add(
         *("--lengths", "--prompt-tokens"),
-        type=_several(MOST_TOKENS),
+        type=several(MOST_TOKENS),
         metavar="N,N",
         default=(128, 512, 1024, 2048),
         help="prompt tokens to sweep (default 128,512,1024,2048)",
     )
     add(
         "--concurrency",
-        type=_several(MOST_AT_ONCE),
+        type=several(MOST_AT_ONCE),
         metavar="N,N",
         default=(1,),
         help="requests in flight (default 1)",
@@ -69,9 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_bounds(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("bounds").add_argument
     add("--max-requests", type=whole(10_000_000), default=2000, metavar="N", help="default 2000")
-    add("--max-seconds", type=_seconds, default=600.0, metavar="S", help="default 600")
-    add("--timeout", type=_seconds, default=120.0, metavar="S", help="a request (default 120)")
-    add("--wait", type=_seconds, default=0.0, metavar="S", help="for the server to come up")
+    add("--max-seconds", type=_SECONDS, default=600.0, metavar="S", help="default 600")
+    add("--timeout", type=_SECONDS, default=120.0, metavar="S", help="a request (default 120)")
+    add("--wait", type=_SECONDS, default=0.0, metavar="S", help="for the server to come up")
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
@@ -100,43 +99,17 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
     add("--allow-remote", action="store_true", help="load a server that is not this machine")
     add("--api-key-env", metavar="NAME", help="variable that holds the key, sent as Bearer")
     add("--metrics-url", metavar="URL", help="the server's counters (default: its /metrics)")
-    add("--body", type=_object, default={}, metavar="JSON", help="more of each request's body")
-
-
-# --- what a word may be ---------------------------------------------------------------------------
-
-
-def _several(most: int) -> Callable[[str], tuple[int, ...]]:
-    one = whole(most)
-
-    def numbers(text: str) -> tuple[int, ...]:
-        return tuple(sorted({one(part.strip()) for part in text.split(",")}))
-
-    return numbers
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= 86_400:  # noqa: PLR2004 - a day
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be used: use seconds, up to a day")
-    return value
+    add(
+        "--body",
+        type=json_object('{"temperature": 0}'),
+        default={},
+        metavar="JSON",
+        help="more of each request's body",
+    )
 
 
 def _objective(text: str) -> tuple[str, float]:
     name, found, value = text.partition("=")
     if not found or name not in {"ttft", "tpot", "duration"}:
         raise argparse.ArgumentTypeError(f"{text!r} cannot be used: use one such as ttft=0.5")
-    return name, _seconds(value)
-
-
-def _object(text: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise argparse.ArgumentTypeError(f"{text!r} is no JSON object")
-    return value
+    return name, _SECONDS(value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from llm_trace.words import whole
+
 EPILOG: Final = """\
 A and B each name a window, a release, or both:
   2h..1h                             from two hours ago until one hour ago
@@ -51,12 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="of both sides, such as job=vllm; repeatable",
     )
-    add("--blocks", type=_blocks, default=12, metavar="N", help="a side, 4 to 48 (default 12)")
+    add(
+        "--blocks",
+        type=whole(48, least=4),
+        default=12,
+        metavar="N",
+        help="a side, 4 to 48 (default 12)",
+    )
     add("--json", action="store_true", help="print one JSON document")
     add("--fail-if-slower", action="store_true", help="status 1 where TTFT grew")
-
-
-def _blocks(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or not 4 <= int(text[:9]) <= 48:  # noqa: PLR2004 - the help says it
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be used: use 4 to 48")
-    return int(text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from llm_trace.words import whole
+
 EPILOG: Final = """\
 examples:
   llm-trace explain trace.json
@@ -37,12 +39,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--list", action="store_true", help="list the traces with requests, the slowest first")
     add("--device", help="judge against the floors of this device; see llm-trace roofline")
     add("--model-config", metavar="MODEL", help="and of this model")
-    add("--tensor-parallel", type=_devices, default=1, metavar="N", help="devices that share it")
+    add("--tensor-parallel", type=whole(4096), default=1, metavar="N", help="devices that share it")
     add("--json", action="store_true", help="print machine-readable results")
-
-
-def _devices(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 4096:  # noqa: PLR2004 - as in the roofline
-        raise argparse.ArgumentTypeError(f"{text} is out of range: use 1 to 4096")
-    return value

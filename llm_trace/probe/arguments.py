@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import math
-from typing import Any, Final
+from typing import Final
 
-from llm_trace.words import whole
+from llm_trace.words import json_object, seconds, whole
 
 MOST_REQUESTS: Final = 1000
 MOST_TOKENS: Final = 100_000
@@ -36,7 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", metavar="NAME", help="default: the first that the server lists")
     add("--prompt", metavar="TEXT", default="Count from one to fifty.", help="what to ask")
     add("--max-tokens", type=whole(MOST_TOKENS), default=64, metavar="N", help="out (default 64)")
-    add("--body", type=_object, metavar="JSON", help="the whole body, in place of all of these")
+    add(
+        "--body",
+        type=json_object('{"question": "why"}'),
+        metavar="JSON",
+        help="the whole body, in place of all of these",
+    )
     add(
         "--requests",
         type=whole(MOST_REQUESTS),
@@ -44,7 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how many (default 3)",
     )
-    add("--timeout", type=_seconds, default=120.0, metavar="S", help="for each wait (default 120)")
+    add(
+        "--timeout",
+        type=seconds(3600, "an hour"),
+        default=120.0,
+        metavar="S",
+        help="for each wait (default 120)",
+    )
     add(
         "--header",
         type=_header,
@@ -57,29 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON document")
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= 3600:  # noqa: PLR2004 - an hour
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be used: use seconds, up to an hour")
-    return value
-
-
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not (colon and name.replace("-", "").isalnum() and text.isascii() and value.isprintable()):
         # The value may be a secret, and is not shown.
         raise argparse.ArgumentTypeError("a header cannot be used: write it as Name: value")
     return name.lower(), value
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise argparse.ArgumentTypeError('no JSON object: use one such as {"question": "why"}')
-    return value

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+from llm_trace.words import several, whole
 
 EPILOG: Final = """\
 examples:
@@ -35,31 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="such as 'H100 SXM' or L4; TFLOP/s:TB/s for another; cpu measures this machine's "
         "processor",
     )
-    add("--tensor-parallel", type=_up_to(4096), default=1, metavar="N", help="devices that share")
-    add("--pipeline-parallel", type=_up_to(4096), default=1, metavar="N", help="stages in a row")
+    add("--tensor-parallel", type=whole(4096), default=1, metavar="N", help="devices that share")
+    add("--pipeline-parallel", type=whole(4096), default=1, metavar="N", help="stages in a row")
     add("--weights", metavar="TYPE", help="bfloat16, fp8, int8, int4…; default: as configured")
     add("--cache", metavar="TYPE", help="the cache's type, such as fp8; default: the model's")
-    add("--context", type=_up_to(10**7), default=1024, metavar="N", help="cached tokens a request")
-    add("--prompts", type=_numbers(10**7), metavar="N,N", help="prompt lengths of the table")
-    add("--batches", type=_numbers(10**5), metavar="N,N", help="decode batches of the table")
+    add("--context", type=whole(10**7), default=1024, metavar="N", help="cached tokens a request")
+    add("--prompts", type=several(10**7), metavar="N,N", help="prompt lengths of the table")
+    add("--batches", type=several(10**5), metavar="N,N", help="decode batches of the table")
     add("--svg", type=Path, metavar="FILE", help="write the plot as SVG")
     add("--json", action="store_true", help="print machine-readable results")
-
-
-def _up_to(limit: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        value = int(text)
-        if not 1 <= value <= limit:
-            raise argparse.ArgumentTypeError(f"{text} is out of range: use 1 to {limit}")
-        return value
-
-    return number
-
-
-def _numbers(limit: int) -> Callable[[str], tuple[int, ...]]:
-    one = _up_to(limit)
-
-    def numbers(text: str) -> tuple[int, ...]:
-        return tuple(one(part) for part in text.split(","))
-
-    return numbers
