@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-MAX_TOKENS = 2**53
-"""Above it a count is no count: backends read JSON numbers as doubles."""
+MAX_TOKENS: Final = 2**53
+"""Above it a count is no count: backends read JSON numbers, and Prometheus all, as doubles, which
+are exact up to here. A thousand of them still add up to what OTLP's 64 bits hold."""
 
 
 class Usage(NamedTuple):
@@ -32,8 +33,13 @@ _NOTHING: Final = Usage()
 
 
 def count(value: object) -> int | None:
-    """`value` as a token count, or None: booleans, negatives, NaN and text are missing."""
-    if isinstance(value, bool) or value is None:
+    """`value` as a token count, or None: booleans, negatives, NaN and text are missing.
+
+    A whole float is a count: some engines and proxies have only one kind of number.
+    """
+    if type(value) is int:  # nearly always
+        return value if 0 <= value <= MAX_TOKENS else None
+    if value is None or isinstance(value, bool | str | bytes):  # long text is slow to read
         return None
     try:
         number = int(value)  # type: ignore[call-overload]

@@ -27,6 +27,7 @@ from llm_trace.core.usage import MAX_TOKENS, Usage, count, total
         (True, None),
         (None, None),
         ("12", None),
+        ("9" * 5000, None),
         (b"12", None),
         ([], None),
         ({}, None),

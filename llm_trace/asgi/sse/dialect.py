@@ -11,9 +11,10 @@ from json import JSONDecoder
 from typing import TYPE_CHECKING, Final
 
 from llm_trace.asgi.sse.choices import read_choices
-from llm_trace.asgi.sse.facts import Seen, StreamFacts, Usage, as_count, as_dict, as_list
+from llm_trace.asgi.sse.facts import Seen, StreamFacts, Usage, as_dict, as_list
 from llm_trace.asgi.sse.reading import ANSWER, CALL, REASONING, Reading
 from llm_trace.asgi.sse.typed import read_typed
+from llm_trace.core.usage import count
 
 if TYPE_CHECKING:
     from llm_trace.asgi.sse.framing import Fields
@@ -92,4 +93,4 @@ def _read_end(event: dict[str, object], reading: Reading) -> None:
     reading.bits |= Seen.END
     reading.finish(event.get("done_reason"))
     inputs, outputs = event.get("prompt_eval_count"), event.get("eval_count")
-    reading.counts(Usage(as_count(inputs), as_count(outputs)))
+    reading.counts(Usage(count(inputs), count(outputs)))

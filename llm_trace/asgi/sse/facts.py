@@ -10,14 +10,12 @@ from typing import Final
 
 from llm_trace.core.usage import Usage
 
-__all__ = ["Seen", "StreamFacts", "Usage", "as_count", "as_dict", "as_list", "as_word"]
+__all__ = ["Seen", "StreamFacts", "Usage", "as_dict", "as_list", "as_word"]
 
 WORD_LIMIT: Final = 64
 NAME_LIMIT: Final = 256
 REASONS_LIMIT: Final = 16
 
-# Counts are exported as signed 64-bit integers, also when three of them were added up.
-_COUNT_LIMIT: Final = 2**60
 _MS_LIMIT: Final = 1e9
 METRICS: Final = ("queue_time_ms", "time_to_first_token_ms", "generation_time_ms")
 """What is kept of vLLM's per-request metrics."""
@@ -132,11 +130,6 @@ def as_ms(value: object) -> float | None:
     if type(value) not in (int, float) or not 0 <= value < _MS_LIMIT:  # type: ignore[operator]
         return None
     return float(value)  # type: ignore[arg-type]
-
-
-def as_count(value: object) -> int | None:
-    """Return a plausible count of tokens, anything else (bool, float, negative) as None."""
-    return value if type(value) is int and 0 <= value < _COUNT_LIMIT else None
 
 
 def as_dict(value: object) -> dict[str, object]:

@@ -13,11 +13,11 @@ from llm_trace.asgi.sse.facts import (
     Seen,
     StreamFacts,
     Usage,
-    as_count,
     as_dict,
     as_ms,
     as_word,
 )
+from llm_trace.core.usage import count
 
 __all__ = ["ANSWER", "CALL", "REASONING", "Reading"]
 
@@ -105,10 +105,10 @@ def _usage_of(source: dict[str, object]) -> Usage:
     outputs_in = as_dict(
         source.get("completion_tokens_details") or source.get("output_tokens_details")
     )
-    cached = as_count(inputs_in.get("cached_tokens"))
+    cached = count(inputs_in.get("cached_tokens"))
     if cached is None:
-        cached = as_count(source.get("cache_read_input_tokens"))
-    return Usage(_inputs_of(source), outputs, cached, as_count(outputs_in.get("reasoning_tokens")))
+        cached = count(source.get("cache_read_input_tokens"))
+    return Usage(_inputs_of(source), outputs, cached, count(outputs_in.get("reasoning_tokens")))
 
 
 def _inputs_of(source: dict[str, object]) -> int | None:
@@ -118,16 +118,16 @@ def _inputs_of(source: dict[str, object]) -> int | None:
     # but then with details; proxies that mix both keep OpenAI's `prompt_tokens`.
     apart = "prompt_tokens" not in source and "input_tokens_details" not in source
     if inputs is not None and apart:
-        inputs += as_count(source.get("cache_read_input_tokens")) or 0
-        inputs += as_count(source.get("cache_creation_input_tokens")) or 0
+        inputs += count(source.get("cache_read_input_tokens")) or 0
+        inputs += count(source.get("cache_creation_input_tokens")) or 0
     return inputs
 
 
 def _first_count(source: dict[str, object], *keys: str) -> int | None:
     for key in keys:
-        count = as_count(source.get(key))
-        if count is not None:
-            return count
+        number = count(source.get(key))
+        if number is not None:
+            return number
     return None
 
 

@@ -382,7 +382,9 @@ def test_error_beside_choices():
     }
 
 
-@pytest.mark.parametrize("value", [True, 1.5, -1, "7", 2**80, float("nan"), None, [], {}])
+@pytest.mark.parametrize(
+    "value", [True, 1.5, -1, "7", 2**53 + 1, 2**80, float("nan"), None, [], {}]
+)
 def test_hostile_counts(value):
     """A count that is no plausible integer is missing."""
     usage = {
@@ -393,6 +395,15 @@ def test_hostile_counts(value):
     }
 
     assert observed([sse({"choices": [], "usage": usage})]) == {"bits": ROLE}
+
+
+@pytest.mark.parametrize(("value", "tokens"), [(0, 0), (12.0, 12), (2**53, 2**53)])
+def test_a_whole_number_is_a_count_however_it_is_written(value, tokens):
+    """A gateway whose language has one kind of number writes 12.0; the stream counts as the app."""
+    assert observed([sse({"choices": [], "usage": {"completion_tokens": value}})]) == {
+        "bits": USAGE,
+        "usage": {"output_tokens": tokens},
+    }
 
 
 @pytest.mark.parametrize("value", [True, 1.5, "", None, [], [None], {}, {"a": 1}, 7])
