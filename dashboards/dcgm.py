@@ -29,8 +29,6 @@ class Series(NamedTuple):
     kind: Literal["gauge", "counter"]
     """The exporter's word for it."""
     help: str
-    by_default: bool = True
-    """Whether the exporter shows it without being told to."""
 
 
 CLOCK: Final = Series("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).")
@@ -57,28 +55,19 @@ NVLINK: Final = Series(
 
 # Called microseconds by older exporters; DCGM's header and its values say nanoseconds.
 POWER_VIOLATION: Final = Series(
-    "DCGM_FI_DEV_POWER_VIOLATION", "counter", "Throttling for power (in ns).", by_default=False
+    "DCGM_FI_DEV_POWER_VIOLATION", "counter", "Throttling for power (in ns)."
 )
 THERMAL_VIOLATION: Final = Series(
-    "DCGM_FI_DEV_THERMAL_VIOLATION", "counter", "Throttling for heat (in ns).", by_default=False
+    "DCGM_FI_DEV_THERMAL_VIOLATION", "counter", "Throttling for heat (in ns)."
 )
 ENGINE_ACTIVE: Final = Series(
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-    "gauge",
-    "Ratio of time the engine is active.",
-    by_default=False,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the engine is active."
 )
 TENSOR_ACTIVE: Final = Series(
-    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
-    "gauge",
-    "Ratio of cycles the tensor pipe is active.",
-    by_default=False,
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "Ratio of cycles the tensor pipe is active."
 )
 DRAM_ACTIVE: Final = Series(
-    "DCGM_FI_PROF_DRAM_ACTIVE",
-    "gauge",
-    "Ratio of cycles the memory interface is active.",
-    by_default=False,
+    "DCGM_FI_PROF_DRAM_ACTIVE", "gauge", "Ratio of cycles the memory interface is active."
 )
 
 READ: Final = (
