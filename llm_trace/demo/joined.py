@@ -14,10 +14,10 @@ from llm_trace import semconv
 from llm_trace.demo.engine import APP_SERVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from llm_trace.demo.client import Answer
-    from llm_trace.demo.spans import Span
+    from llm_trace.traces.spans import Span
 
 APP: Final = "app"
 ENGINE: Final = "engine"
@@ -65,9 +65,9 @@ class Joined:
     answer: Answer
     parts: dict[Line, float]
     """Seconds; they add up to the TTFT that the app measured."""
-    app: dict[str, Any]
+    app: Mapping[str, Any]
     """Attributes of the app's root span."""
-    engine: dict[str, Any]
+    engine: Mapping[str, Any]
     """Attributes of the engine's root span."""
     spans: tuple[Span, ...]
 
@@ -102,7 +102,7 @@ def _inner_root(spans: Iterable[Span]) -> Span | None:
     return next((span for span in spans if span.is_root and span.service != APP_SERVICE), None)
 
 
-def _parts(app: dict[str, Any], engine: dict[str, Any]) -> dict[Line, float]:
+def _parts(app: Mapping[str, Any], engine: Mapping[str, Any]) -> dict[Line, float]:
     outer, inner = _ttft_phases(app), _ttft_phases(engine)
     parts: dict[Line, float] = {}
     if inner and not _TAKEN.isdisjoint(outer):
@@ -127,7 +127,7 @@ def _take_out(outer: dict[str, float], delivery: float) -> float:
     return taken + delivered
 
 
-def _ttft_phases(attributes: dict[str, Any]) -> dict[str, float]:
+def _ttft_phases(attributes: Mapping[str, Any]) -> dict[str, float]:
     prefix = semconv.TTFT_PHASE_PREFIX
     return {
         key.removeprefix(prefix): float(value)

@@ -14,14 +14,19 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
 
+from google.protobuf.json_format import (  # type: ignore[import-untyped, unused-ignore]
+    MessageToDict,
+)
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from llm_trace.demo.ports import LOOPBACK
 from llm_trace.demo.process import wait_for
-from llm_trace.demo.spans import Span, decode
+from llm_trace.traces.otlp import spans_of
+from llm_trace.traces.spans import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from typing_extensions import Self
@@ -94,22 +99,28 @@ class Receiver:
     def _decode(self) -> None:
         while self._bodies:
             try:
-                spans = list(decode(self._bodies.popleft()))
+                spans = list(_decoded(self._bodies.popleft()))
             except DecodeError:
                 self.dropped += 1
                 continue
             for span in spans:
-                self._file(span)
+                self.dropped += not self._file(span)
 
-    def _file(self, span: Span) -> None:
+    def _file(self, span: Span | None) -> bool:
+        """Keep it; False where there is none, or no room."""
+        if span is None:
+            return False
         if span.trace_id not in self._traces and len(self._traces) >= _MAX_TRACES:
-            self.dropped += 1
-            return
+            return False
         spans = self._traces.setdefault(span.trace_id, [])
-        if len(spans) < _MAX_SPANS:
-            spans.append(span)
-        else:
-            self.dropped += 1
+        if len(spans) >= _MAX_SPANS:
+            return False
+        spans.append(span)
+        return True
+
+
+def _decoded(body: bytes) -> Iterator[Span | None]:
+    return spans_of(MessageToDict(ExportTraceServiceRequest.FromString(body)))
 
 
 class _Server(ThreadingHTTPServer):

@@ -13,7 +13,7 @@ from llm_trace.demo.summary import Summary, summarise
 from llm_trace.demo.waterfall import rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from llm_trace.demo.client import Answer
     from llm_trace.demo.joined import Joined, Line
@@ -104,7 +104,7 @@ def _request(one: Joined) -> dict[str, Any]:
     }
 
 
-def _own(attributes: dict[str, Any]) -> dict[str, Any]:
+def _own(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Keep the ledger, the usage and the latency keys; the rest is HTTP."""
     kept = (semconv.SCOPE + ".", "gen_ai.usage.", "gen_ai.latency.")
     return {key: value for key, value in attributes.items() if key.startswith(kept)}

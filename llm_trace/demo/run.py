@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from llm_trace.demo.client import Answer
-    from llm_trace.demo.spans import Span
+    from llm_trace.traces.spans import Span
 
 _SPANS_SECONDS: Final = 15.0
 _NO_VLLM: Final = "no Python with vLLM was found (`make vllm` builds one where there are wheels)."

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from llm_trace.console import Style
-from llm_trace.demo.spans import Span, tree
 from llm_trace.demo.width import WIDTH
+from llm_trace.traces.spans import Span, tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +36,8 @@ def rows(one: Joined) -> list[Row]:
 
 
 def _row(one: Joined, depth: int, span: Span) -> Row:
-    start = (span.start_ns - one.answer.sent_wall_ns) / 1e9
-    return Row(depth + 1, span.name, span.service, start, span.seconds)
+    start = (span.start - one.answer.sent_wall_ns) / 1e9
+    return Row(depth + 1, span.name, span.service, start, span.duration / 1e9)
 
 
 def render(one: Joined, style: Style) -> Iterator[str]:

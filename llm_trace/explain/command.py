@@ -10,10 +10,10 @@ from llm_trace.diagnosis.floors import Floors
 from llm_trace.errors import LlmTraceError
 from llm_trace.explain import page
 from llm_trace.explain.judged import verdict_on
-from llm_trace.explain.otlp import read
 from llm_trace.explain.source import text_of
-from llm_trace.explain.spans import Span, TraceError, traces
 from llm_trace.explain.story import Story, tell
+from llm_trace.traces.otlp import read
+from llm_trace.traces.spans import Span, TraceError, traces
 
 if TYPE_CHECKING:
     import argparse

@@ -10,8 +10,8 @@ from llm_trace.core.record import CallRecord, HttpFacts, RequestRecord
 from llm_trace.core.usage import Usage
 from llm_trace.diagnosis.floors import Floors
 from llm_trace.diagnosis.verdict import judge
-from llm_trace.explain.spans import Span
 from llm_trace.explain.story import Story
+from llm_trace.traces.spans import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from llm_trace.console import WIDTH
 from llm_trace.explain import definitions
 from llm_trace.explain.definitions import Definition
 from llm_trace.explain.judged import Judged
-from llm_trace.explain.spans import Span, tree
 from llm_trace.explain.story import Story
+from llm_trace.traces.spans import Span, tree
 
 SCHEMA: Final = "llm-trace.explain/1"
 _SHOWN: Final = 60

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from llm_trace.explain.spans import TraceError
+from llm_trace.traces.spans import TraceError
 
 MAX_BYTES: Final = 128 << 20
 SECONDS: Final = 10

@@ -14,7 +14,7 @@ from typing import Final
 from llm_trace import semconv as s
 from llm_trace.core.ledger import Segment
 from llm_trace.core.record import sum_by_phase
-from llm_trace.explain.spans import Span, TraceError, inside
+from llm_trace.traces.spans import Span, TraceError, inside
 
 BY_VLLM: Final = "vLLM's own span"
 """Who tells the ledger of a request that only vLLM traced."""
@@ -58,7 +58,7 @@ def tell(spans: Sequence[Span]) -> list[Story]:
     Raises:
         TraceError: There is none; the message says what there is.
     """
-    ours = [span for span in spans if s.OUTCOME in span.attributes]
+    ours = [span for span in spans if span.is_root]
     if ours:
         stories = [_ours(span, inside(span, spans)) for span in ours]
         return sorted(stories, key=lambda story: (story.root.start, -story.root.end))
@@ -127,7 +127,7 @@ def _tiles(root: Span, below: Sequence[Span]) -> list[Segment]:
 
     Phases tile already; intervals of the app may overlap and lie only where no phase does.
     """
-    mine = [x for x in below if x.text(s.PHASE) and s.OUTCOME not in x.attributes]
+    mine = [x for x in below if x.text(s.PHASE) and not x.is_root]
     edges = {root.start, root.end}
     for span in mine:
         edges.update(at for at in (span.start, span.end) if root.start < at < root.end)

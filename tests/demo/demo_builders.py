@@ -6,7 +6,7 @@ from llm_trace import semconv
 from llm_trace.demo.client import Answer
 from llm_trace.demo.engine import APP_SERVICE, VLLM_SERVICE
 from llm_trace.demo.joined import join
-from llm_trace.demo.spans import Span
+from llm_trace.traces.spans import Span
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SENT = 1_000_000_000
@@ -40,14 +40,14 @@ def joined(kind="unique", ttft=0.1, app=None, engine=None, **attributes):
     return join(answer(kind, ttft), spans)
 
 
-def export(name="chat", service="rag-app", trace=TRACE, **attributes):
+def export(name="chat", service="rag-app", trace=TRACE, end=2, **attributes):
     """Build the body of one OTLP export that holds one span."""
     request = ExportTraceServiceRequest()
     group = request.resource_spans.add()
     group.resource.attributes.add(key="service.name").value.string_value = service
     made = group.scope_spans.add().spans.add()
-    made.name, made.trace_id, made.span_id = name, bytes.fromhex(trace), bytes(8)
-    made.start_time_unix_nano, made.end_time_unix_nano = 1, 2
+    made.name, made.trace_id, made.span_id = name, bytes.fromhex(trace), b"\1" * 8
+    made.start_time_unix_nano, made.end_time_unix_nano = 1, end
     for key, value in attributes.items():
         made.attributes.add(key=key).value.double_value = value
     return request.SerializeToString()

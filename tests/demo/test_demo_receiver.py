@@ -70,6 +70,15 @@ def test_unreadable_exports_are_counted(receiver):
     assert receiver.dropped == 1
 
 
+def test_what_is_no_span_is_counted(receiver):
+    """One that ends before it starts is dropped, and the others of its trace are kept."""
+    post(receiver, export(end=0))
+    post(receiver, export())
+
+    assert len(receiver.spans(TRACE)) == 1
+    assert receiver.dropped == 1
+
+
 def test_oversized_exports_are_refused(receiver, monkeypatch):
     """A body over the limit is not read into memory."""
     monkeypatch.setattr(module, "_MAX_BODY", 10)

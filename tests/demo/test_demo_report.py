@@ -14,7 +14,6 @@ from llm_trace.demo.joined import APP, BETWEEN, ENGINE, LINES, NETWORK, Line, jo
 from llm_trace.demo.load import KINDS, Plan
 from llm_trace.demo.metrics import fit, highlights
 from llm_trace.demo.results import Results, document
-from llm_trace.demo.spans import tree
 from llm_trace.demo.summary import quantile, summarise
 from llm_trace.demo.width import WIDTH
 
@@ -161,14 +160,6 @@ def test_the_first_token_is_marked_within_the_width(share):
 
     assert "first token" in mark
     assert len(mark) <= WIDTH
-
-
-def test_a_tree_survives_an_absent_parent_and_a_circle():
-    """Spans whose parent never came stand at the top; a circle does not hang the demo."""
-    lost = span("lost", span_id="a", parent="gone")
-    circle = [span("x", span_id="b", parent="c"), span("y", span_id="c", parent="b")]
-
-    assert list(tree([lost, *circle])) == [(0, lost)]
 
 
 def test_advice_follows_the_numbers():

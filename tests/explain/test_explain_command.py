@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from told_requests import Told, rag
 
 from llm_trace.cli import main
-from llm_trace.explain.otlp import read
 
 NATIVE = Path(__file__).parent / "vllm-0.32-native-spans.json"
 QUEUED = "65297f47cf671d730a12eccb12bd9bf3"
@@ -331,28 +330,3 @@ def test_a_span_that_is_its_own_ancestor_is_left_out(run, tmp_path):
     file.write_text(json.dumps(document))
 
     assert run(file, "--trace-id", spans[0]["traceId"])[0] in {0, 2}
-
-
-def test_ids_of_jaeger_may_lack_their_zeros():
-    """The parent is found all the same."""
-    spans = [
-        {"traceID": "ab", "spanID": "1", "startTime": 5, "duration": 1},
-        {
-            "traceID": "ab",
-            "spanID": "2",
-            "startTime": 5,
-            "duration": 1,
-            "references": [{"refType": "CHILD_OF", "spanID": "01"}],
-        },
-    ]
-    root, child = read(json.dumps({"data": [{"spans": spans}]})).spans
-
-    assert root.trace_id == f"{0xAB:032x}"
-    assert child.parent_id == root.span_id == f"{1:016x}"
-
-
-def test_ids_in_base64_are_read():
-    """As plain protobuf JSON writes them, and older Tempo."""
-    text = NATIVE.read_text().replace(QUEUED, "ZSl/R89nHXMKEuzLEr2b8w==")
-
-    assert QUEUED in {span.trace_id for span in read(text).spans}

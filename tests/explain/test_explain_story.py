@@ -13,9 +13,9 @@ import llm_trace
 from llm_trace.diagnosis.verdict import judge
 from llm_trace.explain import definitions
 from llm_trace.explain.judged import verdict_on
-from llm_trace.explain.otlp import read
-from llm_trace.explain.spans import TraceError, traces
 from llm_trace.explain.story import tell
+from llm_trace.traces.otlp import read
+from llm_trace.traces.spans import TraceError, traces
 
 times = st.integers(0, 500)
 

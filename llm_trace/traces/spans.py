@@ -1,4 +1,4 @@
-"""A span as `explain` knows it, wherever it came from; and a trace as a tree."""
+"""A span as commands know it, wherever it came from; and a trace as a tree."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from llm_trace import semconv
 from llm_trace.errors import LlmTraceError
 
 MAX_SPANS: Final = 100_000
@@ -35,6 +36,11 @@ class Span:
         """How long it lasted, ns."""
         return self.end - self.start
 
+    @property
+    def is_root(self) -> bool:
+        """Whether it is llm_trace's span of a whole request."""
+        return semconv.OUTCOME in self.attributes
+
     def number(self, name: str) -> float | None:
         """An attribute that is a finite number, or None."""
         value = self.attributes.get(name)
@@ -63,10 +69,11 @@ def traces(spans: Iterable[Span]) -> dict[str, list[Span]]:
     found: dict[str, dict[str, Span]] = {}
     for span in spans:
         found.setdefault(span.trace_id, {})[span.span_id] = span
-    return {
-        trace_id: sorted(each.values(), key=lambda span: (span.start, -span.end, span.span_id))
-        for trace_id, each in found.items()
-    }
+    return {trace_id: sorted(each.values(), key=_by_start) for trace_id, each in found.items()}
+
+
+def _by_start(span: Span) -> tuple[int, int, str]:
+    return span.start, -span.end, span.span_id
 
 
 def tree(spans: Iterable[Span]) -> Iterator[tuple[int, Span]]:
@@ -74,7 +81,7 @@ def tree(spans: Iterable[Span]) -> Iterator[tuple[int, Span]]:
 
     So does being one's own ancestor, and lying too deep.
     """
-    ordered = list(spans)
+    ordered = sorted(spans, key=_by_start)
     shown: set[str] = set()
     for depth, span in _walk(ordered):
         shown.add(span.span_id)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from llm_trace.explain.spans import MAX_SPANS, Span, TraceError
+from llm_trace.traces.spans import MAX_SPANS, Span, TraceError
 
 _GROUPS: Final = ("resourceSpans", "resource_spans", "batches")
 _SCOPES: Final = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
@@ -39,7 +39,7 @@ def read(text: str) -> Read:
     spans: list[Span] = []
     unreadable = 0
     for document in _documents(text):
-        for found in _spans(document):
+        for found in spans_of(document):
             if found is None:
                 unreadable += 1
             else:
@@ -73,7 +73,8 @@ def _line(text: str) -> Any:
         return {"resourceSpans": [None]}
 
 
-def _spans(document: Any) -> Iterator[Span | None]:
+def spans_of(document: Any) -> Iterator[Span | None]:
+    """The spans of one parsed document; None for each thing that should have been one."""
     for part in document if isinstance(document, list) else [document]:
         if not isinstance(part, Mapping):
             continue
