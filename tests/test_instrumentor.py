@@ -12,9 +12,9 @@ from starlette.routing import Mount, Route
 
 import llm_trace
 from llm_trace import semconv as s
-from llm_trace import setup
 from llm_trace.core import faults
 from llm_trace.instrumentor import LlmTraceInstrumentor
+from llm_trace.setup import apps_provider, composition, starlette_app
 from llm_trace.testing import Server, http_scope
 
 CHAT = "/v1/chat/completions"
@@ -23,7 +23,7 @@ CHAT = "/v1/chat/completions"
 @pytest.fixture
 def instrumentor(monkeypatch):
     """The instrumentor, undone at the end."""
-    monkeypatch.setattr(setup, "_dispatches", {})
+    monkeypatch.setattr(composition, "_dispatches", {})
     one = LlmTraceInstrumentor()
     yield one
     if one.is_instrumented_by_opentelemetry:
@@ -145,7 +145,7 @@ def test_settings_that_cannot_be_used_cost_nobody_the_process(instrumentor, monk
 def test_contradictions_are_said_once_for_an_app(instrumentor, monkeypatch, caplog):
     """What only shows when exporters are made costs the app its traces and no request."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")
-    monkeypatch.setattr(setup, "_global_sink", lambda: None)
+    monkeypatch.setattr(apps_provider, "sink", lambda: None)
     app = starlette()
 
     instrumentor.instrument()
@@ -157,7 +157,7 @@ def test_contradictions_are_said_once_for_an_app(instrumentor, monkeypatch, capl
 
 def test_a_fault_of_ours_is_contained(instrumentor, monkeypatch):
     """The app is served."""
-    monkeypatch.setattr(setup, "_wrap", None)
+    monkeypatch.setattr(starlette_app, "_wrap", None)
     instrumentor.instrument()
 
     with faults.production():

@@ -19,11 +19,11 @@ from starlette.testclient import TestClient
 
 import llm_trace
 from llm_trace import semconv as s
-from llm_trace import setup
 from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.errors import SettingsError
 from llm_trace.observers import providers
 from llm_trace.settings import Settings
+from llm_trace.setup import apps_provider, compose, composition, exporters
 from llm_trace.testing import (
     FakeClock,
     Server,
@@ -67,12 +67,12 @@ class Pipe:
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """A process that has composed nothing yet, without variables and without a provider."""
-    for name in ("_dispatches", "_exported_to"):
-        monkeypatch.setattr(setup, name, type(getattr(setup, name))())
+    monkeypatch.setattr(composition, "_dispatches", {})
+    monkeypatch.setattr(exporters, "_exported_to", set())
     monkeypatch.setattr(providers, "Pipeline", Pipe)
     monkeypatch.setattr(Pipe, "made", ())
     monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
-    setup._sink_of.cache_clear()
+    apps_provider._sink_of.cache_clear()
 
 
 @pytest.fixture
@@ -397,16 +397,16 @@ def test_without_a_provider_nothing_is_current():
 
 def test_before_the_sdk_is_loaded_there_is_no_provider(monkeypatch):
     """Nobody can have set one, and it is not loaded for the question."""
-    monkeypatch.delitem(setup.sys.modules, "opentelemetry.sdk.trace")
+    monkeypatch.delitem(apps_provider.sys.modules, "opentelemetry.sdk.trace")
 
-    assert setup._global_sink() is None
+    assert apps_provider.sink() is None
 
 
 def test_endpoints_of_the_environment_are_used(monkeypatch):
     """One private pipeline exports both signals."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
 
-    dispatch = setup.compose(Settings(shutdown_timeout=2))
+    dispatch = compose(Settings(shutdown_timeout=2))
     dispatch.start()
 
     (pipe,) = Pipe.made
@@ -425,7 +425,7 @@ def test_metrics_alone_may_have_an_endpoint(monkeypatch, provider):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
     provider()
 
-    setup.compose(Settings()).start()
+    compose(Settings()).start()
 
     (pipe,) = Pipe.made
     assert ([], ["http://collector:4318/v1/metrics"]) == (pipe.spans, pipe.metrics)
@@ -436,7 +436,7 @@ def test_spans_alone_may_have_an_endpoint(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://tempo:4318/x")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
 
-    setup.compose(Settings()).start()
+    compose(Settings()).start()
 
     (pipe,) = Pipe.made
     assert (["http://tempo:4318/x"], []) == (pipe.spans, pipe.metrics)
@@ -446,7 +446,7 @@ def test_an_endpoint_in_the_settings_beats_the_apps_provider(provider):
     """Who names a place for llm_trace's spans gets them there."""
     provider()
 
-    setup.compose(Settings(otlp_endpoint="http://c:4317", otlp_protocol="grpc")).start()
+    compose(Settings(otlp_endpoint="http://c:4317", otlp_protocol="grpc")).start()
 
     (pipe,) = Pipe.made
     assert (["http://c:4317"], ["http://c:4317"]) == (pipe.spans, pipe.metrics)
@@ -456,8 +456,8 @@ def test_two_apps_share_what_they_can(monkeypatch):
     """Equal settings make one dispatch; different ones never send the same metrics twice."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317")
 
-    one, same = setup.compose(Settings()), setup.compose(Settings())
-    other = setup.compose(Settings(provider="sglang"))
+    one, same = compose(Settings()), compose(Settings())
+    other = compose(Settings(provider="sglang"))
     for dispatch in (one, same, other):
         dispatch.start()
 
@@ -490,7 +490,7 @@ def test_a_server_that_starts_opens_its_exporters(monkeypatch):
 
 def test_nothing_to_export_is_nothing_to_flush():
     """At shutdown there is nothing to do."""
-    assert setup.compose(Settings()).flush() is None
+    assert compose(Settings()).flush() is None
 
 
 # --- TraceMiddleware ----------------------------------------------------------------------------
@@ -565,7 +565,7 @@ def test_a_benchmark_that_is_none_is_found_at_start(tmp_path):
     path.write_text("{}")
 
     with pytest.raises(SettingsError, match=r"bench\.json' cannot be used: .*llm-trace bench"):
-        setup.compose(Settings(benchmark=str(path)))
+        compose(Settings(benchmark=str(path)))
 
 
 def test_a_benchmark_is_expected_of_each_request(tmp_path, provider):

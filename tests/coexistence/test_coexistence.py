@@ -17,7 +17,7 @@ from traced_apps import ARRANGEMENTS, CHAT, fastapi
 
 import llm_trace
 from llm_trace import semconv as s
-from llm_trace import setup
+from llm_trace.setup import composition
 from llm_trace.testing import Server, http_scope
 
 CLIENT_TRACE, CLIENT_SPAN = 0xABC, 0xDEF
@@ -30,7 +30,7 @@ def spans(monkeypatch):
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    monkeypatch.setattr(setup, "_dispatches", {})
+    monkeypatch.setattr(composition, "_dispatches", {})
     return exporter.get_finished_spans
 
 

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 import llm_trace
-from llm_trace import setup
+from llm_trace.setup import composition
 from llm_trace.testing import Server, http_scope
 
 app = llm_trace.instrument(
@@ -29,7 +29,7 @@ def ask(trace):
     asyncio.run(app(http_scope("/v1/completions", headers=[header]), server.receive, server.send))
 
 def flush():
-    for dispatch in setup._dispatches.values():
+    for dispatch in composition._dispatches.values():
         dispatch.flush()
 
 ask("a")

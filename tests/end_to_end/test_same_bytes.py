@@ -13,7 +13,7 @@ from threaded_servers import Hypercorn, Uvicorn
 from zoo import TOKEN, Witness, zoo
 
 import llm_trace
-from llm_trace import setup
+from llm_trace.setup import composition
 
 STREAM = b'{"model": "m", "stream": true, "n": %d}'
 CHAT = "/v1/chat/completions"
@@ -109,7 +109,7 @@ def traced():
     provider = TracerProvider()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace, "get_tracer_provider", lambda: provider)
-        patch.setattr(setup, "_dispatches", {})
+        patch.setattr(composition, "_dispatches", {})
         yield
 
 

@@ -16,9 +16,9 @@ from starlette.routing import Route
 
 import llm_trace
 from llm_trace import semconv as s
-from llm_trace import setup
 from llm_trace.observers import held as module
 from llm_trace.observers.held import Held
+from llm_trace.setup import apps_provider, composition
 from llm_trace.testing import Server, http_scope
 
 CHAT = "/v1/chat/completions"
@@ -28,7 +28,7 @@ TOKENS = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\ndata: [DONE]\n\n'
 @pytest.fixture
 def exporter(monkeypatch):
     """What a provider of the app's own exports."""
-    monkeypatch.setattr(setup, "_dispatches", {})
+    monkeypatch.setattr(composition, "_dispatches", {})
     return provide(monkeypatch, TracerProvider(shutdown_on_exit=False))
 
 
@@ -37,7 +37,7 @@ def provide(monkeypatch, provider):
     exporter = InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    setup._sink_of.cache_clear()
+    apps_provider._sink_of.cache_clear()
     return exporter
 
 
@@ -127,7 +127,7 @@ def test_what_ends_after_its_request_shares_its_fate(exporter):
 
 def test_what_the_apps_sampler_refuses_does_not_wait(monkeypatch):
     """There is nothing to decide, and nothing is remembered."""
-    monkeypatch.setattr(setup, "_dispatches", {})
+    monkeypatch.setattr(composition, "_dispatches", {})
     exporter = provide(monkeypatch, TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False))
     opened = []
     monkeypatch.setattr(Held, "open", lambda _self, trace_id: opened.append(trace_id))

@@ -1,0 +1,53 @@
+"""Where spans and metrics of this process go: OTLP endpoints, or the app's own provider."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from llm_trace.setup import apps_provider
+
+if TYPE_CHECKING:
+    from llm_trace.observers.exports import Exports
+    from llm_trace.settings import Settings
+
+_exported_to: set[str] = set()
+"""Where the metrics of this process go already: one set of numbers is sent to a place once."""
+
+
+def exports_of(settings: Settings, families: Callable[[], Iterable[Any]]) -> Exports:
+    """Where spans and metrics go; variables are checked now, exporters are made in each process."""
+    from llm_trace.observers.endpoint import resolve  # noqa: PLC0415
+    from llm_trace.observers.exports import Exports, Made  # noqa: PLC0415
+
+    given = {"endpoint": settings.otlp_endpoint, "protocol": settings.otlp_protocol}
+    apps_own = settings.otlp_endpoint is None and apps_provider.sink() is not None
+    # Where the app has a provider of its own, spans belong there, whatever it exports to.
+    traces = None if apps_own else resolve("traces", os.environ, **given)
+    metrics = resolve("metrics", os.environ, **given)
+    if metrics is not None and metrics.url in _exported_to:
+        metrics = None
+    if traces is None and metrics is None:
+        return Exports(lambda: Made(apps_provider.sink, _nothing))
+    from llm_trace.observers.providers import Pipeline, load  # noqa: PLC0415 - only where used
+
+    for endpoint in filter(None, (traces, metrics)):
+        load(endpoint)
+    if metrics is not None:
+        _exported_to.add(metrics.url)
+
+    def make() -> Made:
+        pipeline = Pipeline(settings.shutdown_timeout)
+        if metrics is not None:
+            pipeline.add_metrics(metrics, families)
+        if traces is None:
+            return Made(apps_provider.sink, pipeline.flush)
+        sink = pipeline.add_spans(traces)
+        return Made(lambda: sink, pipeline.flush)
+
+    return Exports(make)
+
+
+def _nothing() -> None:
+    """There is nothing to flush."""
