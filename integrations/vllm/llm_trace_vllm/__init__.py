@@ -7,7 +7,8 @@ stat logger by its entry point, and the first request installs the join. An app 
 
 from __future__ import annotations
 
-from llm_trace_vllm.join import Join, join_engine
+from llm_trace_vllm.join import Join
+from llm_trace_vllm.joined import join_engine
 from llm_trace_vllm.scheduling import scheduler
 
 __all__ = ["Join", "scheduler", "trace"]

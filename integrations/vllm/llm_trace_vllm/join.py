@@ -9,8 +9,7 @@ scheduler reports after the step comes from the stat logger.
 from __future__ import annotations
 
 import time
-import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from llm_trace import context
@@ -33,14 +32,7 @@ from llm_trace_vllm.reports import Reports
 from llm_trace_vllm.steps import Decoding, Steps
 from llm_trace_vllm.tiers import ENGINE_EVENTS, Tier, tier_of
 from llm_trace_vllm.waiting import Counts, Departures, Waiting
-
-_MARK: Final = "_llm_trace_join"
-
-joins: Final[weakref.WeakSet[Join]] = weakref.WeakSet()
-"""The joins of this process, as long as their engines live."""
-
-loggers: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-"""The stat loggers that vLLM made in this process, one or more an engine client."""
+from llm_trace_vllm.wraps import see_after, see_before
 
 _SWEEP_AT: Final = 256
 
@@ -80,8 +72,8 @@ class Join:
         self._stamp = 0.0
         self._said_unsplit = False
         if self.tier == ENGINE_EVENTS:
-            _before(self.processor, "add_request", self.added, self._give_up)
-            _after(self.processor, "process_outputs", self.processed, self._give_up)
+            see_before(self.processor, "add_request", self.added, self._give_up)
+            see_after(self.processor, "process_outputs", self.processed, self._give_up)
         engines.joined.add(self)
 
     @property
@@ -332,59 +324,3 @@ class Join:
                 start = max(self._asleep_since, call.handed_off)
                 call.timeline.adopt_interval(s.MODEL_LOAD, start, now)
         self._asleep_since = self._warm_since = 0
-
-
-def _before(
-    processor: Any, name: str, observe: Callable[..., None], give_up: Callable[[], None]
-) -> None:
-    """Let `observe` see the arguments of a method of this one instance, before it runs."""
-    original = getattr(processor, name)
-
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        nonlocal observe
-        try:
-            observe(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - a fault here would end every request
-            observe = _nothing
-            give_up()
-            faults.contain(f"vllm.{name}", error)
-        return original(*args, **kwargs)
-
-    setattr(processor, name, wrapped)
-
-
-def _after(
-    processor: Any, name: str, observe: Callable[..., None], give_up: Callable[[], None]
-) -> None:
-    """Let `observe` see the result and the arguments of a method of this one instance."""
-    original = getattr(processor, name)
-
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        nonlocal observe
-        result = original(*args, **kwargs)
-        try:
-            observe(result, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - a fault here would end every request
-            observe = _nothing
-            give_up()
-            faults.contain(f"vllm.{name}", error)
-        return result
-
-    setattr(processor, name, wrapped)
-
-
-def _nothing(*_args: Any, **_kwargs: Any) -> None:
-    """What is left of an observer that met a surface that it does not know."""
-
-
-def join_engine(engine: Any) -> Join:
-    """The join of `engine`, made at the first call."""
-    found: Join | None = getattr(engine, _MARK, None)
-    if found is None:
-        found = Join(engine)
-        joins.add(found)
-        setattr(engine, _MARK, found)
-        for logger in tuple(loggers):
-            if logger.vllm_config is getattr(engine, "vllm_config", None):
-                logger.serve(found)
-    return found

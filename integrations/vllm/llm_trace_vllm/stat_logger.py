@@ -18,7 +18,8 @@ except ImportError:  # before vLLM had one logger for all engines
 from llm_trace.core import engines, faults
 from llm_trace_vllm import fallback
 from llm_trace_vllm.description import describe
-from llm_trace_vllm.join import Join, join_engine, joins, loggers
+from llm_trace_vllm.join import Join
+from llm_trace_vllm.joined import join_engine, joins, loggers
 from llm_trace_vllm.tiers import ENGINE_EVENTS, FINISHED_STATS, STATS_SWEEP
 
 _now = time.monotonic_ns  # noqa: TID251 - stamps beside the engine's; no fake clock runs in vLLM
