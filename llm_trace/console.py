@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 from llm_trace.core.clock import SYSTEM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
 WIDTH: Final = 80
 """Columns that the screen of a command keeps to."""
@@ -36,6 +38,27 @@ def style_for(stream: TextIO, environ: Mapping[str, str]) -> Style:
     """Use colour on a terminal only, and not when NO_COLOR is set."""
     plain = environ.get("NO_COLOR") or environ.get("TERM") == "dumb"
     return Style(enabled=stream.isatty() and not plain)
+
+
+def printable(text: str) -> str:
+    """A stranger's text: nothing of it may move a terminal's cursor."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def stdout_style() -> Style:
+    """The style of what is printed."""
+    return style_for(sys.stdout, os.environ)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print results for people."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print results for programs: one document, and nothing beside it."""
+    print_lines([json.dumps(document, indent=2)])
 
 
 class Progress:

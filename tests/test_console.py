@@ -4,7 +4,7 @@ from io import StringIO
 
 import pytest
 
-from llm_trace.console import WIDTH, Progress, Style, style_for
+from llm_trace.console import WIDTH, Progress, Style, print_json, print_lines, printable, style_for
 
 
 class Terminal(StringIO):
@@ -57,3 +57,32 @@ def test_progress_elsewhere_is_rare_lines():
     progress.say("ready")
 
     assert stream.getvalue() == "forced\nready\n"
+
+
+def test_results_go_to_stdout_whole_and_apart(capsys):
+    """A line each for people, one document for programs; and nothing else beside it."""
+    print_lines(line for line in ("a", "", "b"))
+    print_json({"schema": "x/1", "name": "模"})
+
+    assert capsys.readouterr() == (
+        'a\n\nb\n{\n  "schema": "x/1",\n  "name": "\\u6a21"\n}\n',
+        "",
+    )
+
+
+def test_a_result_that_fails_half_way_prints_nothing(capsys):
+    """Half a table looks like a whole one."""
+
+    def lines():
+        yield "a"
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        print_lines(lines())
+
+    assert capsys.readouterr().out == ""
+
+
+def test_a_strangers_name_moves_no_cursor():
+    """What is no letter, sign or blank is a question mark; letters of any script stay."""
+    assert printable("模 a\x1b[2J\n\u202eb") == "模 a?[2J??b"

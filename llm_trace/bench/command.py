@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +15,7 @@ from llm_trace.bench.results import Results, results
 from llm_trace.bench.server import Server, find_model, new_client
 from llm_trace.bench.sweep import Run, Sweep
 from llm_trace.bench.target import Target, check_url, root_of
-from llm_trace.console import Progress, style_for
+from llm_trace.console import Progress, print_json, print_lines, stdout_style
 from llm_trace.core.inband import ASKED, HEADER
 
 if TYPE_CHECKING:
@@ -131,8 +129,6 @@ def _show(
     args: argparse.Namespace, found: Results, target: Target, checks: Sequence[Check]
 ) -> None:
     if args.json:
-        sys.stdout.write(json.dumps(document(found, target, checks), indent=2) + "\n")
+        print_json(document(found, target, checks))
     else:
-        style = style_for(sys.stdout, os.environ)
-        sys.stdout.writelines(f"{x}\n" for x in screen.render(found, target, checks, style))
-    sys.stdout.flush()
+        print_lines(screen.render(found, target, checks, stdout_style()))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
-from llm_trace.console import Progress, style_for
+from llm_trace.console import Progress, print_json, print_lines, stdout_style
 from llm_trace.demo import screen
 from llm_trace.demo.engine import Engine, check_model
 from llm_trace.demo.errors import DemoError
@@ -122,11 +120,9 @@ def _scrape(built: Stage) -> Iterable[tuple[str, list[str]]]:
 
 def _show(results: Results, *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(document(results), indent=2) + "\n")
+        print_json(document(results))
     else:
-        style = style_for(sys.stdout, os.environ)
-        sys.stdout.writelines(f"{line}\n" for line in screen.render(results, style))
-    sys.stdout.flush()
+        print_lines(screen.render(results, stdout_style()))
 
 
 def _show_logs(built: Stage, progress: Progress) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from typing import TYPE_CHECKING
 
-from llm_trace.console import style_for
+from llm_trace.console import print_json, print_lines, stdout_style
 from llm_trace.core.clock import SYSTEM
 from llm_trace.diff import screen
 from llm_trace.diff.blocks import Data, fetch
@@ -56,8 +54,6 @@ def _headers(variable: str | None) -> dict[str, str]:
 
 def _show(found: Comparison, *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(document(found), indent=2) + "\n")
+        print_json(document(found))
     else:
-        style = style_for(sys.stdout, os.environ)
-        sys.stdout.writelines(f"{line}\n" for line in screen.render(found, style))
-    sys.stdout.flush()
+        print_lines(screen.render(found, stdout_style()))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from llm_trace.console import WIDTH, Style, style_for
+from llm_trace.console import WIDTH, Style, print_json, print_lines, printable, stdout_style
 from llm_trace.doctor.environment import CHECKS
 from llm_trace.doctor.finding import Finding
 from llm_trace.doctor.reach import endpoint
@@ -26,11 +24,9 @@ def doctor(args: argparse.Namespace) -> int:
     """Print what was found; 1 where something is at fault."""
     found = list(examine(os.environ, args.url))
     if args.json:
-        document = {"schema": SCHEMA, "findings": [finding._asdict() for finding in found]}
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        print_json({"schema": SCHEMA, "findings": [finding._asdict() for finding in found]})
     else:
-        lines = render(found, style_for(sys.stdout, os.environ))
-        sys.stdout.write("\n".join(lines) + "\n")
+        print_lines(render(found, stdout_style()))
     return int(any(finding.level == "fault" for finding in found))
 
 
@@ -50,7 +46,7 @@ def render(found: Iterable[Finding], style: Style) -> Iterator[str]:
     for finding in found:
         faults += finding.level == "fault"
         head = f"{finding.level:<8}{finding.check}: "
-        text = "".join(c if c.isprintable() else "?" for c in head + finding.said)
+        text = printable(head + finding.said)
         lines = textwrap.wrap(text, WIDTH, subsequent_indent=" " * 8)
         lines[0] = lines[0].replace(finding.level, style(finding.level, _COLOURS[finding.level]), 1)
         yield from lines

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from llm_trace.console import WIDTH, print_json, print_lines
 from llm_trace.diagnosis.floors import Floors
 from llm_trace.errors import LlmTraceError
 from llm_trace.explain import page
@@ -34,12 +34,12 @@ def explain(args: argparse.Namespace) -> int:
     stories = max(told.values(), key=lambda each: each[0].ttft or -1)
     if args.json:
         told_as = [page.document(each, verdict_on(each, floors)) for each in stories]
-        _print_json({"schema": page.SCHEMA, "requests": told_as, "notes": notes})
+        print_json({"schema": page.SCHEMA, "requests": told_as, "notes": notes})
         return 0
     for number, story in enumerate(stories):
         if number:
-            sys.stdout.write("\n" + "-" * 80 + "\n")
-        sys.stdout.write("\n".join(page.render(story, verdict_on(story, floors))) + "\n")
+            print_lines(["", "-" * WIDTH])
+        print_lines(page.render(story, verdict_on(story, floors)))
     for note in notes:
         sys.stderr.write(f"llm-trace: {note}\n")
     return 0
@@ -91,17 +91,15 @@ def _list(told: dict[str, list[Story]], *, as_json: bool) -> int:
     rows = sorted(told.values(), key=lambda each: -(each[0].ttft or -1))
     if as_json:
         listed = [page.document(each[0], verdict_on(each[0], None)) for each in rows]
-        _print_json({"schema": page.SCHEMA, "requests": listed, "notes": []})
+        print_json({"schema": page.SCHEMA, "requests": listed, "notes": []})
         return 0
-    sys.stdout.write(f"{'trace':<33}{'first token ms':>15}  verdict\n")
-    for stories in rows:
-        story = stories[0]
-        verdict = verdict_on(story, None)
-        ttft = "-" if story.ttft is None else f"{story.ttft / 1e6:,.1f}"
-        cause = verdict.cause if verdict is not None else "-"
-        sys.stdout.write(f"{story.root.trace_id[:32]:<33}{ttft:>15}  {cause}"[:80] + "\n")
+    print_lines([f"{'trace':<33}{'first token ms':>15}  verdict", *map(_row, rows)])
     return 0
 
 
-def _print_json(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+def _row(stories: list[Story]) -> str:
+    story = stories[0]
+    verdict = verdict_on(story, None)
+    ttft = "-" if story.ttft is None else f"{story.ttft / 1e6:,.1f}"
+    cause = verdict.cause if verdict is not None else "-"
+    return f"{story.root.trace_id[:32]:<33}{ttft:>15}  {cause}"[:WIDTH]

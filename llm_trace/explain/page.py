@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from llm_trace import semconv as s
-from llm_trace.console import WIDTH
+from llm_trace.console import WIDTH, printable
 from llm_trace.explain import definitions
 from llm_trace.explain.definitions import Definition
 from llm_trace.explain.judged import Judged
@@ -118,7 +118,7 @@ def _waterfall(story: Story) -> Iterator[str]:
     end = max(span.end for _, span in rows)
     yield f"{'span':<{_NAME}}{'start ms':>11}{'took ms':>11}"
     for depth, span in rows[:_SHOWN]:
-        name = _cut("  " * min(depth, 8) + _printable(span.name), _NAME - 1)
+        name = _cut("  " * min(depth, 8) + printable(span.name), _NAME - 1)
         numbers = f"{(span.start - start) / 1e6:>11.1f}{span.duration / 1e6:>11.1f}"
         yield f"{name:<{_NAME}}{numbers}  {_bar(span, start, end)}".rstrip()[:WIDTH]
     if len(rows) > _SHOWN:
@@ -139,7 +139,7 @@ def _ledger(story: Story) -> Iterator[str]:
         early = story.ttft_phases.get(phase)
         share = f"{early / story.ttft:.0%}" if early is not None and story.ttft else ""
         yield (
-            f"  {_cut(_printable(phase), _NAME - 3):<{_NAME - 2}}{_cell(early):>16}{share:>8}"
+            f"  {_cut(printable(phase), _NAME - 3):<{_NAME - 2}}{_cell(early):>16}{share:>8}"
             f"{_cell(story.phases.get(phase)):>16}"
         ).rstrip()
     total = sum(story.ttft_phases.values()) if story.ttft is not None else None
@@ -190,14 +190,9 @@ def _ms(ns: int) -> str:
 
 
 def _wrapped(text: str) -> Iterator[str]:
-    yield from textwrap.wrap(_printable(text), WIDTH, initial_indent="  ", subsequent_indent="  ")
+    yield from textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def _cut(text: str, width: int = WIDTH) -> str:
-    text = _printable(text)
+    text = printable(text)
     return text if len(text) <= width else text[: width - 2] + ".."
-
-
-def _printable(text: str) -> str:
-    """Names are strangers' text: nothing of them may move a terminal's cursor."""
-    return "".join(c if c.isprintable() else "?" for c in text)

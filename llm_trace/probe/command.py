@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from typing import TYPE_CHECKING
 
-from llm_trace.console import Progress, style_for
+from llm_trace.console import Progress, print_json, print_lines, stdout_style
 from llm_trace.probe import page
 from llm_trace.probe.errors import ProbeError
 from llm_trace.probe.reading import Reading, read
@@ -36,10 +34,9 @@ def probe(args: argparse.Namespace) -> int:
         readings.append(read(exchange(target, asked), asked.trace_id))
     progress.say(f"asked {args.requests} times")
     if args.json:
-        sys.stdout.write(json.dumps(page.document(target.url, readings), indent=2) + "\n")
+        print_json(page.document(target.url, readings))
     else:
-        style = style_for(sys.stdout, os.environ)
-        sys.stdout.write("\n".join(page.render(target.url, readings, style)) + "\n")
+        print_lines(page.render(target.url, readings, stdout_style()))
     failed = all(reading.failure is not None for reading in readings)
     return int(failed or page.stream_of(readings) == "lumped")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llm_trace.console import print_json, print_lines
 from llm_trace.diagnosis import catalogue, devices, plot, report
 from llm_trace.diagnosis.precision import precision_of
 from llm_trace.diagnosis.roofline import Roofline
@@ -46,8 +45,10 @@ def roofline(args: argparse.Namespace) -> int:
     found = report.document(line, asked)
     if args.svg is not None:
         _write(args.svg, plot.svg(found))
-    text = json.dumps(found, indent=2) if args.json else "\n".join(report.render(found))
-    sys.stdout.write(f"{text}\n")
+    if args.json:
+        print_json(found)
+    else:
+        print_lines(report.render(found))
     return 0
 
 
