@@ -1,8 +1,8 @@
 """Real vLLM in its other modes: what each gives is what `docs/vllm.md` says.
 
 One server with many flags at once: few blocks, so that requests are preempted; speculation; an API
-key; a root path; keep-alive comments; a bounded queue; no statistics of its own. The modes that
-need a server or two for themselves are run with LLM_TRACE_VLLM_MODES=all.
+key; a root path; keep-alive comments; a bounded queue; LoRA; no statistics of its own. The modes
+that need a server or two for themselves are run with LLM_TRACE_VLLM_MODES=all.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from adapters import make_adapters
 from programs import LOOPBACK, Program, clean_environment, eventually, free_port, listens
 from scrape import scrape
 from stamped_client import Connection, ask
 from tap import OtelTap
 from vllm_reading import counted, ns, requests, trace_of, ttft_phases, until_active
-from vllm_server import CHAT, COMPLETIONS, SLOTS, VllmServer, chat, completion, make_model
+from vllm_server import CHAT, COMPLETIONS, MODEL, SLOTS, VllmServer, chat, completion, make_model
 
 from llm_trace import semconv as s
 
@@ -37,6 +38,8 @@ FLAGS = (
     *("--sse-keep-alive-interval", "1", "--max-num-queued-reqs", QUEUE, *SILENT),
     *("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3"),
 )
+ADAPTERS = ("sql", "poetry")
+"""One more than the engine holds at once, by its default."""
 INTER_TOKEN = f"{s.INTER_TOKEN_LATENCY.prometheus}_count"
 
 
@@ -45,7 +48,9 @@ def server(vllm_python, vllm_tap, tmp_path_factory):
     """The server with all those flags; its callers send the key."""
     folder = tmp_path_factory.mktemp("modes")
     model = make_model(vllm_python, folder)
-    server = VllmServer(vllm_python, model, vllm_tap, folder, flags=FLAGS)
+    make_adapters(vllm_python, model, *(folder / name for name in ADAPTERS))
+    adapted = ("--enable-lora", "--lora-modules", *(f"{name}={folder / name}" for name in ADAPTERS))
+    server = VllmServer(vllm_python, model, vllm_tap, folder, flags=(*FLAGS, *adapted))
     server.headers = {"authorization": f"Bearer {KEY}"}
     try:
         server.warm_up()
@@ -208,6 +213,47 @@ def test_reasoning_comes_before_the_answer(server):
 
     assert (answer.status, ticks) == (200, {("ok", "finish"): 1})
     assert sum(ttft_phases(root).values()) == ns(root.attributes[s.TTFT])
+
+
+def test_an_adapter_is_a_model(server):
+    """Requests of an adapter carry its name, on span and metric; those of the base model none."""
+    asked = [(CHAT, {**chat("which of you", 8), "model": name}) for name in (*ADAPTERS, MODEL)]
+    before = server.scrape()
+    roots = [server.tap.root(answer.trace_id) for answer in at_once(server, asked)]
+    label = "gen_ai_request_model"
+    after = until_active(server, {})
+
+    assert [root.attributes.get(s.ENGINE_LORA) for root in roots] == [*ADAPTERS, None]
+    assert [root.name for root in roots] == [f"chat {name}" for name in (*ADAPTERS, MODEL)]
+    for name in (*ADAPTERS, MODEL):
+        counts = [page.by(label, s.REQUESTS.prometheus).get(name, 0) for page in (before, after)]
+        assert counts[1] - counts[0] == 1
+
+
+def test_without_room_for_its_adapter_a_request_waits(server):
+    """The engine holds one adapter at a time: who wants another waits, and nothing else is full."""
+
+    async def scenario():
+        async with AsyncExitStack() as stack:
+            first, second = [
+                await stack.enter_async_context(Connection(server.port)) for _ in ADAPTERS
+            ]
+            body = {**chat("a long one", 400), "model": ADAPTERS[0]}
+            running = await first.begin(CHAT, body, headers=server.headers)
+            while b'"finish_reason":null' not in running.raw:
+                await first.read_some(running)
+            body = {**chat("a short one", 4), "model": ADAPTERS[1]}
+            waiting = await second.begin(CHAT, body, headers=server.headers)
+            for one, answer in ((first, running), (second, waiting)):
+                while not answer.complete():
+                    await one.read_some(answer)
+            return running, waiting
+
+    (running, waiting), _ = counted(server, lambda: asyncio.run(scenario()), 2)
+    first, second = (server.tap.root(one.trace_id).attributes for one in (running, waiting))
+
+    assert second[s.TTFT_PHASE_PREFIX + s.QUEUE_WAIT] > 0.5 * first[s.LATENCY_DECODE]
+    assert second[s.VERDICT] == "queue_deferred"
 
 
 def test_nothing_of_ours_went_wrong(server):
