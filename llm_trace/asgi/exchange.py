@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from llm_trace import context
 from llm_trace import semconv as s
@@ -178,7 +178,7 @@ class Exchange:
             operation = "chat"
         usage, response = reply.said()
         return Answer(
-            ending=self._ending(complete=complete),
+            ending=self._ending(response, complete=complete),
             http=self._http(),
             operation=operation,
             model=self._model,
@@ -199,7 +199,7 @@ class Exchange:
         most = round(self._settings.max_edge_seconds * 1e9)
         return edge_of(timeline.carrier, timeline.received + timeline.wall_offset, most)
 
-    def _ending(self, *, complete: bool) -> Ending:
+    def _ending(self, response: Mapping[str, Any], *, complete: bool) -> Ending:
         reply = self._reply
         return Ending(
             status=reply.status,
@@ -209,6 +209,7 @@ class Exchange:
             stream_error=reply.stream_error,
             stream_status=reply.stream_status,
             unterminated=reply.unterminated,
+            finish_reasons=response.get(s.RESPONSE_FINISH_REASONS) or (),
         )
 
     def _http(self) -> HttpFacts:

@@ -5,6 +5,7 @@ Knows what the middleware saw of the ending; does not know how it saw it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -21,6 +22,9 @@ TIMEOUT_STATUS: Final = frozenset({408, 504})
 UNAVAILABLE: Final = 503
 CLIENT_FAULT: Final = range(400, 500)
 MAX_ERROR_TYPE: Final = 64
+FAILED_FINISHES: Final = frozenset({"abort", "error"})
+"""Finish reasons of an answer that its engine gave up, as vLLM and SGLang say it when they are
+paused, put to sleep or fail; the client was there and got a part."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,8 @@ class Ending:
     """The HTTP status that this event gives: what the answer would have had, had it not begun."""
     unterminated: bool = False
     """A stream whose dialect has a finish or terminator ended without one."""
+    finish_reasons: Sequence[str] = ()
+    """Why the answer ended, as it says itself, choice by choice."""
     handed_off: bool = False
     """An engine had the request."""
 
@@ -55,7 +61,8 @@ def decide(ending: Ending) -> tuple[Outcome, str | None]:
         return _refused(ending)
     if ending.unterminated:
         return "truncated", "truncated"
-    return "ok", None
+    given_up = next((why for why in ending.finish_reasons if why in FAILED_FINISHES), None)
+    return ("ok", None) if given_up is None else ("error", given_up)
 
 
 def _cut_short(ending: Ending) -> tuple[Outcome, str | None]:

@@ -302,8 +302,10 @@ class Attempt:
     def _conclude(self, facts: StreamFacts | None) -> None:
         """How it ended, on the call and on its span."""
         ending, call = self._ending, self.call
-        if self._seen & Seen.ERROR and facts is not None:
-            ending.stream_error = facts.error_type
+        if facts is not None:
+            ending.finish_reasons = facts.finish_reasons
+            if self._seen & Seen.ERROR:
+                ending.stream_error = facts.error_type
         begun, ended = self._seen & _GENERATED, self._seen & _TERMINATED
         ending.unterminated = bool(self._ends and begun and not ended)
         outcome, kind = decide(ending)

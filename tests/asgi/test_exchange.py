@@ -54,6 +54,8 @@ def usage(**counts):
 
 
 STOP = sse({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+ABORT = sse({"choices": [{"delta": {}, "finish_reason": "abort"}]})
+GIVEN_UP = b'{"choices": [{"message": {"content": "Hi"}, "finish_reason": "abort"}]}'
 
 
 class LaterCall:
@@ -758,6 +760,8 @@ def ending(clock, *steps, server=None, raises=None):
         ((*TOKENS, STOP, END), None, ("ok", None, 200, "decode")),
         ((*TOKENS, DONE, END), None, ("ok", None, 200, "decode")),
         ((*TOKENS, END), None, ("truncated", "truncated", 200, "decode")),
+        ((*TOKENS, ABORT, DONE, END), None, ("error", "abort", 200, "decode")),
+        ((response_start(), response_body(GIVEN_UP)), None, ("error", "abort", 200, None)),
         (TOKENS, None, ("truncated", "truncated", 200, "decode")),
         ((STREAM, delta(role="assistant"), MS, END), None, ("truncated", "truncated", 200, None)),
         ((STREAM, MS, END), None, ("ok", None, 200, None)),

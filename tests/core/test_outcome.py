@@ -34,6 +34,10 @@ def _event(status, kind, **more):
         (Ending(status=302, complete=True), ("ok", None)),
         (Ending(status=200, complete=True, exception=LibraryError()), ("ok", None)),
         (Ending(status=200, complete=True, unterminated=True), ("truncated", "truncated")),
+        (Ending(status=200, complete=True, finish_reasons=["stop", "abort"]), ("error", "abort")),
+        (Ending(status=200, complete=True, finish_reasons=["error"]), ("error", "error")),
+        (Ending(status=200, complete=True, finish_reasons=["length", "stop"]), ("ok", None)),
+        (Ending(status=200, client_gone=True, finish_reasons=["abort"]), ("cancelled", None)),
         (Ending(status=200), ("truncated", "truncated")),
         (Ending(), ("truncated", "truncated")),
         (Ending(status=200, client_gone=True), ("cancelled", None)),
@@ -83,6 +87,7 @@ endings = st.builds(
     exception=st.sampled_from([None, ValueError(), TimeoutError(), Cancelled(), GeneratorExit()]),
     stream_error=st.one_of(st.none(), st.text(max_size=99)),
     unterminated=st.booleans(),
+    finish_reasons=st.lists(st.sampled_from(["stop", "abort", "error", ""]), max_size=3),
     handed_off=st.booleans(),
 )
 

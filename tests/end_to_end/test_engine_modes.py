@@ -1,8 +1,8 @@
 """Real vLLM in its other modes: what each gives is what `docs/vllm.md` says.
 
 One server with many flags at once: few blocks, so that requests are preempted; speculation; an API
-key; a root path; keep-alive comments; a bounded queue; LoRA; no statistics of its own. The modes
-that need a server or two for themselves are run with LLM_TRACE_VLLM_MODES=all.
+key; a root path; keep-alive comments; a bounded queue; LoRA; a pause; no statistics of its own. The
+modes that need a server or two for themselves are run with LLM_TRACE_VLLM_MODES=all.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ FLAGS = (
     *("--sse-keep-alive-interval", "1", "--max-num-queued-reqs", QUEUE, *SILENT),
     *("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3"),
 )
+ROUTES = {"VLLM_SERVER_DEV_MODE": "1"}
+"""Those that put the engine to sleep are there."""
 ADAPTERS = ("sql", "poetry")
 """One more than the engine holds at once, by its default."""
 INTER_TOKEN = f"{s.INTER_TOKEN_LATENCY.prometheus}_count"
@@ -50,7 +52,7 @@ def server(vllm_python, vllm_tap, tmp_path_factory):
     model = make_model(vllm_python, folder)
     make_adapters(vllm_python, model, *(folder / name for name in ADAPTERS))
     adapted = ("--enable-lora", "--lora-modules", *(f"{name}={folder / name}" for name in ADAPTERS))
-    server = VllmServer(vllm_python, model, vllm_tap, folder, flags=(*FLAGS, *adapted))
+    server = VllmServer(vllm_python, model, vllm_tap, folder, flags=(*FLAGS, *adapted), **ROUTES)
     server.headers = {"authorization": f"Bearer {KEY}"}
     try:
         server.warm_up()
@@ -254,6 +256,36 @@ def test_without_room_for_its_adapter_a_request_waits(server):
 
     assert second[s.TTFT_PHASE_PREFIX + s.QUEUE_WAIT] > 0.5 * first[s.LATENCY_DECODE]
     assert second[s.VERDICT] == "queue_deferred"
+
+
+def test_a_paused_engine(server):
+    """Its requests are given up, which is an error; who comes meanwhile queues, nothing loads."""
+
+    async def scenario():
+        async with AsyncExitStack() as stack:
+            first, second, operator = [
+                await stack.enter_async_context(Connection(server.port)) for _ in range(3)
+            ]
+            running = await first.begin(CHAT, chat("go on", 2_000), headers=server.headers)
+            while b'"finish_reason":null' not in running.raw:
+                await first.read_some(running)
+            await operator.ask("/sleep?level=0", {})
+            waiting = await second.begin(CHAT, chat("wait", 4), headers=server.headers)
+            while b": keep-alive" not in waiting.raw:
+                await second.read_some(waiting)
+            await operator.ask("/wake_up", {})
+            for one, answer in ((first, running), (second, waiting)):
+                while not answer.complete():
+                    await one.read_some(answer)
+            return running, waiting
+
+    (running, waiting), ticks = counted(server, lambda: asyncio.run(scenario()), 2)
+    first, second = (server.tap.root(one.trace_id).attributes for one in (running, waiting))
+
+    assert ticks == {("error", "decode"): 1, ("ok", "finish"): 1}
+    assert (first[s.ERROR_TYPE], first[s.RESPONSE_FINISH_REASONS]) == ("abort", ["abort"])
+    assert second[s.START_STATE] != "cold"
+    assert second[s.TTFT_PHASE_PREFIX + s.QUEUE_WAIT] > 0.9
 
 
 def test_nothing_of_ours_went_wrong(server):

@@ -342,6 +342,7 @@ def test_an_app_that_reads_no_further(way, read, outcome, kind, module, clock):
         (Answer(b"{}", status=500, headers=JSON), "error", "500"),
         (Answer(b"{}", status=504, headers=JSON), "timeout", "504"),
         (Answer(event("a")), "truncated", "truncated"),
+        (Answer(event("a"), event(finish_reason="abort"), DONE), "error", "abort"),
         (Answer(b'data: {"error": {"type": "Overloaded", "code": 503}}\n\n', DONE), "error", None),
     ],
 )

@@ -592,6 +592,19 @@ def test_a_request_that_waited_for_the_engine_to_wake_is_cold(processor, http):
     assert frozen(http).start_state == "cold"
 
 
+def test_the_end_of_a_pause_makes_nothing_cold(processor, http):
+    """An engine that wakes up and was not asleep has everything where it was."""
+    join = Join(Engine(processor))
+    with Http(http.fake):
+        processor.add_request(request("w-1"))
+    step(processor, http, Output("w-1", events=begun(http)), after=5_000)
+    join.slept(asleep=False)
+    processor.add_request(request("a-1"))
+    step(processor, http, Output("a-1", events=begun(http)), after=5_000)
+
+    assert frozen(http).start_state != "cold"
+
+
 def test_an_engine_without_events_is_said_once(processor, http, caplog):
     """Its statistics are off: whoever wonders where the split is finds the reason in the log."""
     Join(Engine(processor))

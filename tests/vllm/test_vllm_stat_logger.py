@@ -214,13 +214,25 @@ def test_sleep_and_wake_reach_the_join(module):
     assert heard == [True, False]
 
 
+def test_a_pause_is_no_sleep(module):
+    """At level 0 everything stays in memory: who waits for its end waits for no model."""
+    heard = []
+    logger = module.LedgerStatLogger(config("a"))
+    logger.meet(scope(Engine(Processor())))
+    logger._join.slept = lambda *, asleep: heard.append(asleep)
+    logger.record_sleep_state(1, 0)
+    logger.record_sleep_state(0, 0)
+
+    assert heard == [False]
+
+
 def test_a_fault_in_sleep_is_contained(module):
     """The engine goes to sleep whatever we make of it."""
     logger = module.LedgerStatLogger(config("a"))
     logger.meet(scope(Engine(Processor())))
     logger._join.slept = None
     with faults.production():
-        logger.record_sleep_state(1)
+        logger.record_sleep_state(1, 1)
 
     assert faults.internal == Counter({"vllm.sleep": 1})
 

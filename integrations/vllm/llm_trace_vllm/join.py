@@ -319,7 +319,9 @@ class Join:
         if asleep:
             self._asleep_since = self._asleep_since or now
             return
-        for call in self._calls.values() if self._asleep_since else ():
+        if not self._asleep_since:  # it ends a pause, in which everything stayed loaded
+            return
+        for call in self._calls.values():
             if not call.first_token and not call.timeline.closed:
                 start = max(self._asleep_since, call.handed_off)
                 call.timeline.adopt_interval(s.MODEL_LOAD, start, now)

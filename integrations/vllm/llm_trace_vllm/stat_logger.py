@@ -91,10 +91,10 @@ class LedgerStatLogger(_Base):  # type: ignore[misc]  # vLLM is absent where typ
             self._faults += 1
             faults.contain("vllm.record", error)
 
-    def record_sleep_state(self, sleep: int = 0, *_args: Any, **_kwargs: Any) -> None:
-        """The engine sleeps, or woke up."""
+    def record_sleep_state(self, sleep: int = 0, level: int = 0, **_kwargs: Any) -> None:
+        """The engine sleeps, or woke up; at level 0 it pauses only, and nothing will be loaded."""
         try:
-            if self._join is not None:
+            if self._join is not None and not (sleep and level == 0):
                 self._join.slept(asleep=bool(sleep))
         except Exception as error:  # noqa: BLE001 - see the module
             faults.contain("vllm.sleep", error)
