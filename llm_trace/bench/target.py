@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlunsplit
 
+from llm_trace.address import http_url
 from llm_trace.bench.errors import BenchError
 
 Api = Literal["chat", "completions"]
@@ -61,7 +62,8 @@ def check_url(url: str, *, allow_remote: bool) -> None:
     """Make sure that `url` may be asked.
 
     Raises:
-        BenchError: No usable http URL, or a host that is not this one and was not allowed.
+        LlmTraceError: No usable URL.
+        BenchError: A host that is not this one, and that was not allowed.
     """
     host = _split(url).hostname or ""
     if not allow_remote and not is_local(host):
@@ -81,18 +83,7 @@ def root_of(url: str) -> str:
 
 
 def _split(url: str) -> SplitResult:
-    if not url.isprintable() or " " in url:
-        raise BenchError(f"{url!r} is no URL: it holds blanks or control characters.")
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - reading it is the check
-    except ValueError as fault:
-        raise BenchError(f"{url!r} is no URL: {fault}.") from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise BenchError(f"{url!r} is no URL: use one such as http://127.0.0.1:8000.")
-    if parts.username or parts.password:
-        raise BenchError("the URL holds a user or password: name a variable with --api-key-env.")
-    return parts
+    return http_url(url, such_as="http://127.0.0.1:8000", key_option="--api-key-env")
 
 
 def is_local(host: str) -> bool:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
+from llm_trace.address import http_url
 from llm_trace.diff.errors import DiffError
 from llm_trace.diff.side import Side
 
@@ -33,22 +34,14 @@ class Prometheus:
     """One server.
 
     Raises:
-        DiffError: The URL is none.
+        LlmTraceError: The URL is none that can be asked.
     """
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        try:
-            parts = urlsplit(self.url)
-            usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-        except ValueError:
-            usable = False
-        if not usable:
-            raise DiffError(
-                f"--prometheus {self.url!r} is no URL: use one with http:// or https://."
-            )
+        http_url(self.url, such_as="http://127.0.0.1:9090", key_option="--token-env")
 
     def growth(self, metric: str, side: Side, blocks: int, *by: str) -> Growth:
         """How much the counter `metric` grew on `side`, block by block.

@@ -36,7 +36,7 @@ def endpoint(signal: Signal, environ: Mapping[str, str]) -> Iterator[Finding]:
     if found is None:
         yield _nowhere(check, signal)
         return
-    yield Finding(check, "ok", f"goes to {_shown(found.url)} by {found.protocol}")
+    yield Finding(check, "ok", f"goes to {found.shown} by {found.protocol}")
     yield from _knock(check, found)
 
 
@@ -49,12 +49,6 @@ def _nowhere(check: str, signal: Signal) -> Finding:
         "no endpoint is set: no spans leave, unless the app has a provider of its own",
         "Set OTEL_EXPORTER_OTLP_ENDPOINT, such as http://collector:4317.",
     )
-
-
-def _shown(url: str) -> str:
-    """An address without what may be a password."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _knock(check: str, found: Endpoint) -> Iterator[Finding]:

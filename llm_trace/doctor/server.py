@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from prometheus_client.parser import text_string_to_metric_families
 
 from llm_trace import semconv as s
+from llm_trace.address import is_http
 from llm_trace.core.clock import SYSTEM
 from llm_trace.doctor.finding import Finding
 
@@ -26,7 +27,7 @@ Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 def server(url: str) -> Iterator[Finding]:
     """Whether the server at `url` runs llm_trace, and how it fares."""
-    if urlsplit_scheme(url) not in {"http", "https"}:
+    if not is_http(url):
         yield Finding("server", "fault", f"{url[:120]!r} is no address", "Begin it with http://.")
         return
     address = url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/metrics"
@@ -52,15 +53,6 @@ def server(url: str) -> Iterator[Finding]:
         return
     yield from _clock(date)
     yield from _page(_samples(text))
-
-
-def urlsplit_scheme(url: str) -> str:
-    """The scheme of a URL; empty for what is none."""
-    try:
-        parts = urlsplit(url)
-        return parts.scheme.lower() if parts.hostname else ""
-    except ValueError:
-        return ""
 
 
 def _clock(date: str | None) -> Iterator[Finding]:

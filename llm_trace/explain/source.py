@@ -9,14 +9,13 @@ import urllib.request
 from http.client import HTTPException
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
+from llm_trace.address import is_http
 from llm_trace.traces.spans import TraceError
 
 MAX_BYTES: Final = 128 << 20
 SECONDS: Final = 10
 TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
-SCHEMES: Final = frozenset({"http", "https"})
 
 
 def text_of(trace: str, api: str | None = None) -> str:
@@ -31,7 +30,7 @@ def text_of(trace: str, api: str | None = None) -> str:
     """
     if trace == "-":
         return _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
-    if urlsplit_safe(trace) in SCHEMES:
+    if is_http(trace):
         return _fetched(trace)
     if TRACE_ID.fullmatch(trace) and not _is_file(trace):
         if api is None:
@@ -41,14 +40,6 @@ def text_of(trace: str, api: str | None = None) -> str:
             )
         return _fetched(f"{api.rstrip('/')}/api/traces/{trace.lower()}")
     return _from_file(trace)
-
-
-def urlsplit_safe(text: str) -> str:
-    """The scheme of a URL; empty for what is none."""
-    try:
-        return urlsplit(text).scheme.lower()
-    except ValueError:
-        return ""
 
 
 def _is_file(name: str) -> bool:
@@ -67,7 +58,7 @@ def _from_file(name: str) -> str:
 
 
 def _fetched(url: str) -> str:
-    if urlsplit_safe(url) not in SCHEMES:
+    if not is_http(url):
         raise TraceError(f"{url[:200]!r} is no http or https address.")
     request = urllib.request.Request(url, headers={"accept": "application/json"})  # noqa: S310 - checked above
     try:

@@ -7,8 +7,8 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit
 
+from llm_trace.address import http_url
 from llm_trace.core.inband import ASKED, HEADER
 from llm_trace.probe.errors import ProbeError
 
@@ -48,25 +48,17 @@ def target_of(url: str, headers: Mapping[str, str], timeout: float) -> Target:
     """The target that `url` names.
 
     Raises:
-        ProbeError: No usable http URL.
+        LlmTraceError: No usable URL.
     """
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as fault:
-        raise ProbeError(f"{url!r} is no URL: {fault}.") from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ProbeError(f"{url!r} is no URL: use one such as https://llm.example.com.")
-    if parts.username or parts.password:
-        raise ProbeError("the URL holds a user or password: name a variable with --api-key-env.")
-    if not url.isascii() or any(character.isspace() for character in url):
+    parts = http_url(url, such_as="https://llm.example.com", key_option="--api-key-env")
+    if not url.isascii():
         raise ProbeError(f"{url!r} is no URL: escape what is not ASCII.")
     secure = parts.scheme == "https"
     path = CHAT if parts.path in _ROOTS else parts.path
     return Target(
         secure=secure,
-        host=parts.hostname,
-        port=port or (443 if secure else 80),
+        host=parts.hostname or "",
+        port=parts.port or (443 if secure else 80),
         path=f"{path}?{parts.query}" if parts.query else path,
         headers=headers,
         timeout=timeout,

@@ -6,6 +6,7 @@ import pytest
 
 from llm_trace.bench.errors import BenchError
 from llm_trace.bench.target import Target, check_url, is_local, root_of
+from llm_trace.errors import LlmTraceError
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_another_machine_needs_a_flag():
 )
 def test_what_is_no_url_is_told(url, fault):
     """And a password in it is never repeated."""
-    with pytest.raises(BenchError, match=fault) as raised:
+    with pytest.raises(LlmTraceError, match=fault) as raised:
         check_url(url, allow_remote=True)
 
     assert "secret" not in str(raised.value)

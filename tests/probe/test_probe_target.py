@@ -5,7 +5,7 @@ import json
 import pytest
 
 from llm_trace.cli import main
-from llm_trace.probe.errors import ProbeError
+from llm_trace.errors import LlmTraceError
 from llm_trace.probe.target import chat_body, question, target_of
 
 
@@ -34,14 +34,14 @@ def test_a_server_alone_is_asked_on_its_chat_route(url, asked):
         ("http://a:port", "is no URL"),
         ("http://a:99999", "is no URL"),
         ("http://[::1", "is no URL"),
-        ("http://a/b c", "escape what is not ASCII"),
+        ("http://a/b c", "blanks or control characters"),
         ("http://ä/", "escape what is not ASCII"),
         ("http://user:secret@a/", "--api-key-env"),
     ],
 )
 def test_what_is_no_url_is_said_in_a_sentence(url, says):
     """A fault of the user's is named, and a secret in it is not shown."""
-    with pytest.raises(ProbeError, match=says) as caught:
+    with pytest.raises(LlmTraceError, match=says) as caught:
         target_of(url, {}, 1.0)
 
     assert "secret" not in str(caught.value)
