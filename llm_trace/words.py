@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 from collections.abc import Callable
 from typing import Any, Final
+
+from llm_trace.errors import LlmTraceError
 
 _DIGITS: Final = 20
 """More than any number has that can be meant; a longer one need not be read to be refused."""
@@ -73,6 +76,23 @@ def json_object(such_as: str) -> Callable[[str], dict[str, Any]]:
         return found
 
     return value
+
+
+def bearer(option: str, variable: str | None) -> dict[str, str]:
+    """The header that carries the key in the environment's `variable`; none where none is named.
+
+    Raises:
+        LlmTraceError: There is no key in it, or none that a header can carry.
+    """
+    if variable is None:
+        return {}
+    key = os.environ.get(variable, "").strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise LlmTraceError(
+            f"{option} {variable}: the variable holds no key that can be sent: set it, or leave "
+            f"{option} out."
+        )
+    return {"authorization": f"Bearer {key}"}
 
 
 def _refused(text: str, advice: str) -> argparse.ArgumentTypeError:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_trace import cli
-from llm_trace.words import json_object, seconds, several, whole
+from llm_trace.errors import LlmTraceError
+from llm_trace.words import bearer, json_object, seconds, several, whole
 
 TYPES = {
     "whole": whole(64),
@@ -101,3 +102,23 @@ def test_every_command_tells_it_the_same_way(words, said, capsys):
     err = capsys.readouterr().err
     assert err.endswith(f"{said}\n")
     assert f"argument {words.split()[-2]}:" in err
+
+
+def test_a_key_is_read_from_the_environment(monkeypatch):
+    """Without the line end that a file's last line has; without a name no header is sent."""
+    monkeypatch.setenv("KEY", " k3y\n")
+
+    assert bearer("--key-env", "KEY") == {"authorization": "Bearer k3y"}
+    assert bearer("--key-env", None) == {}
+
+
+@pytest.mark.parametrize("key", ["", "  ", "schlüssel", "a\r\nb: c"])
+def test_a_key_that_cannot_be_sent_is_told_and_not_shown(key, monkeypatch):
+    """The option, the variable and what to do."""
+    monkeypatch.setenv("KEY", key)
+    with pytest.raises(LlmTraceError) as refusal:
+        bearer("--key-env", "KEY")
+
+    assert str(refusal.value) == (
+        "--key-env KEY: the variable holds no key that can be sent: set it, or leave --key-env out."
+    )

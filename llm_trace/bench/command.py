@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,10 +16,11 @@ from llm_trace.bench.sweep import Run, Sweep
 from llm_trace.bench.target import Target, check_url, root_of
 from llm_trace.console import Progress, print_json, print_lines, stdout_style
 from llm_trace.core.inband import ASKED, HEADER
+from llm_trace.words import bearer
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from llm_trace.bench.gates import Check
 
@@ -61,7 +61,7 @@ async def _measure(args: argparse.Namespace, progress: Progress) -> tuple[Target
     for url in filter(None, (args.url, args.metrics_url)):
         check_url(url, allow_remote=args.allow_remote)
     root = root_of(args.url)
-    headers = _headers(args.api_key_env, os.environ)
+    headers = bearer("--api-key-env", args.api_key_env)
     async with new_client(max(args.concurrency), remote=args.allow_remote) as client:
         progress.update(f"asks {root} what it serves")
         model, room = await find_model(client, root, headers, args.model, args.wait)
@@ -86,15 +86,6 @@ async def _swept(sweep: Sweep) -> Run:
             raise
         sweep.run.stopped = INTERRUPTED
     return sweep.run
-
-
-def _headers(variable: str | None, environ: Mapping[str, str]) -> dict[str, str]:
-    if variable is None:
-        return {}
-    key = environ.get(variable, "").strip()
-    if not key or not key.isascii() or not key.isprintable():
-        raise BenchError(f"--api-key-env {variable}: the variable holds no key that can be sent.")
-    return {"authorization": f"Bearer {key}"}
 
 
 def _plan(args: argparse.Namespace, room: int | None, progress: Progress) -> Plan:

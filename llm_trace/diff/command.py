@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from llm_trace.console import print_json, print_lines, stdout_style
@@ -14,6 +13,7 @@ from llm_trace.diff.document import document
 from llm_trace.diff.errors import DiffError
 from llm_trace.diff.prometheus import Prometheus
 from llm_trace.diff.side import check, parse
+from llm_trace.words import bearer
 
 if TYPE_CHECKING:
     import argparse
@@ -24,7 +24,7 @@ def diff(args: argparse.Namespace) -> int:
     now = SYSTEM.wall_ns() / 1e9
     a, b = (parse(text, where=args.where, over=args.over, now=now) for text in (args.a, args.b))
     check(a, b)
-    prometheus = Prometheus(args.prometheus, _headers(args.token_env))
+    prometheus = Prometheus(args.prometheus, bearer("--token-env", args.token_env))
     found = compare(*(_with_data(fetch(prometheus, side, args.blocks)) for side in (a, b)))
     _show(found, as_json=args.json)
     unsure = found.slower or found.ttft.word == "unknown"
@@ -41,15 +41,6 @@ def _with_data(data: Data) -> Data:
             "scrapes llm_trace?"
         )
     return data
-
-
-def _headers(variable: str | None) -> dict[str, str]:
-    if variable is None:
-        return {}
-    token = os.environ.get(variable, "").strip()
-    if not token or not token.isascii() or not token.isprintable():
-        raise DiffError(f"--token-env {variable}: the variable holds no token that can be sent.")
-    return {"authorization": f"Bearer {token}"}
 
 
 def _show(found: Comparison, *, as_json: bool) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from llm_trace.console import Progress, print_json, print_lines, stdout_style
 from llm_trace.probe import page
-from llm_trace.probe.errors import ProbeError
 from llm_trace.probe.reading import Reading, read
 from llm_trace.probe.target import Target, chat_body, question, target_of
 from llm_trace.probe.wire import exchange, first_model
+from llm_trace.words import bearer
 
 if TYPE_CHECKING:
     import argparse
@@ -22,9 +21,10 @@ def probe(args: argparse.Namespace) -> int:
     """Ask, read, tell; 1 where the stream is lumped or nothing was answered.
 
     Raises:
-        ProbeError: The target cannot be asked.
+        LlmTraceError: The target cannot be asked.
     """
-    target = target_of(args.url, _headers(args), args.timeout)
+    headers = {**dict(args.header), **bearer("--api-key-env", args.api_key_env)}
+    target = target_of(args.url, headers, args.timeout)
     body = _body(args, target)
     progress = Progress()
     readings: list[Reading] = []
@@ -39,16 +39,6 @@ def probe(args: argparse.Namespace) -> int:
         print_lines(page.render(target.url, readings, stdout_style()))
     failed = all(reading.failure is not None for reading in readings)
     return int(failed or page.stream_of(readings) == "lumped")
-
-
-def _headers(args: argparse.Namespace) -> dict[str, str]:
-    headers = dict(args.header)
-    if args.api_key_env is not None:
-        key = os.environ.get(args.api_key_env, "")
-        if not key or not (key.isascii() and key.isprintable()):
-            raise ProbeError(f"variable {args.api_key_env} holds no key: set it, or leave it out.")
-        headers["authorization"] = f"Bearer {key}"
-    return headers
 
 
 def _body(args: argparse.Namespace, target: Target) -> Mapping[str, Any]:

@@ -122,7 +122,7 @@ def test_help_teaches(capsys, monkeypatch):
         (["2h..1h", "1h..now", "--prometheus", "file:///etc/passwd"], "is no URL"),
         (["2h..1h", "1h..now", "--prometheus", "http://h:99999"], "is no URL"),
         (["2h..1h", "1h..now", "--blocks", "3"], "use 4 to 48"),
-        (["2h..1h", "1h..now", "--token-env", "NOT_SET"], "holds no token"),
+        (["2h..1h", "1h..now", "--token-env", "NOT_SET"], "holds no key"),
         (["2h..1h", "1h..now", "--where", "x"], "neither label=value"),
         (["a=1", "a=2", "--over", "long"], "is no time"),
     ],
