@@ -120,9 +120,8 @@ def _read(arrivals: Arrivals, framing: str, sample: Sample) -> None:
 
 def _read_ledger(body: bytes, sample: Sample) -> None:
     """The server's own account of its TTFT, which it puts beside the first token when asked."""
-    for line in body.split(b"\n") if inband.MARK in body else ():
-        told = inband.read_comment(line)
-        if told is not None and told.at == inband.FIRST_TOKEN:
+    for told in inband.read_stream(body):
+        if told.at == inband.FIRST_TOKEN:
             sample.phases = {phase: ns / 1e9 for phase, ns in told.phases.items()}
             sample.server_ttft = sum(told.phases.values()) / 1e9
 

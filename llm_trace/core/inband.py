@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from llm_trace import semconv as s
@@ -61,6 +61,14 @@ def read_comment(line: bytes) -> Told | None:
     if at not in _MOMENTS or not isinstance(us, dict) or not us:
         return None
     return Told(at, _ns(us)) if all(map(_is_count, us.values())) else None
+
+
+def read_stream(body: bytes) -> Iterator[Told]:
+    """Every ledger between the events of a stream that was read whole."""
+    for line in body.split(b"\n") if MARK in body else ():
+        told = read_comment(line)
+        if told is not None:
+            yield told
 
 
 def server_timing(phases: Mapping[str, int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -96,7 +96,7 @@ def _read_body(done: Exchange, reading: Reading) -> None:
         reading.whole = told.phases if told is not None else {}
         return
     if framing == "sse" and done.headers.get(inband.HEADER) == inband.ASKED:
-        _read_ledger(b"".join(data for _, data in done.arrivals).split(b"\n"), reading)
+        _read_ledger(b"".join(data for _, data in done.arrivals), reading)
     arrived, failed = _tokens(done, framing)
     if failed:
         reading.failure = f"an error in the stream: {failed}"
@@ -118,10 +118,9 @@ def _tokens(done: Exchange, framing: str) -> tuple[list[int], str | None]:
     return arrived, (detector.facts.error_type or "unnamed") if bits & Seen.ERROR else None
 
 
-def _read_ledger(lines: Iterable[bytes], reading: Reading) -> None:
-    for line in lines:
-        told = inband.read_comment(line)
-        if told is not None and told.at == inband.FIRST_TOKEN:
+def _read_ledger(body: bytes, reading: Reading) -> None:
+    for told in inband.read_stream(body):
+        if told.at == inband.FIRST_TOKEN:
             reading.first = told.phases
-        elif told is not None:
+        else:
             reading.whole = told.phases

@@ -44,6 +44,16 @@ def test_what_is_told_is_read(at, phases):
         assert inband.read_server_timing(inband.server_timing(phases)) == Told(END, whole)
 
 
+def test_every_ledger_of_a_stream_is_read():
+    """Between its events, in their order; a line that only looks like one is a comment."""
+    lines = [b"data: {}\n\n", MARK + b"no\n", b": ping\n\n"]
+    told = [Told(FIRST_TOKEN, {s.PREFILL: 1_000}), Told(END, {s.PREFILL: 1_000, s.DECODE: 2_000})]
+    body = b"".join(line + inband.comment(*one) for one in told for line in lines)
+
+    assert list(inband.read_stream(body)) == [one for one in told for _ in lines]
+    assert list(inband.read_stream(b"".join(lines))) == []
+
+
 def test_names_outside_of_the_vocabulary_are_other_on_both_ways():
     """An app's own phase stays at home, and a name that a newer version knows is not lost."""
     assert b"secret" not in inband.comment(END, {"secret": 5_000})
