@@ -13,7 +13,7 @@ from llm_trace.bench.fit import Fit
 from llm_trace.bench.gates import Check
 from llm_trace.bench.plan import PREFIXES
 from llm_trace.bench.results import CellResult, Results
-from llm_trace.bench.screen import milliseconds, place, prefill_text
+from llm_trace.bench.screen import interval, place, plain, prefill_text, statistic
 from llm_trace.bench.screen import render as screen
 from llm_trace.bench.stats import Stats
 from llm_trace.bench.target import Target
@@ -91,7 +91,7 @@ def _by_length(results: Results) -> Iterator[str]:
         fitted = fit if concurrency == min(results.plan.concurrencies) else None
         series = [Series(prefix, _points(cells, prefix)) for prefix in PREFIXES]
         title = f"By prompt length, {concurrency} at once"
-        about = "; ".join(f"{place(one)}: {_ms(one.ttft, 'median')} ms" for one in cells)
+        about = "; ".join(f"{place(one)}: {statistic(one.ttft, 'median')} ms" for one in cells)
         yield f"<h2>{escape(title)}</h2>"
         axes = ("prompt tokens", "time to first token, ms")
         yield lines(title, about, axes, [*series, *([_line(fitted)] if fitted else [])])
@@ -172,17 +172,17 @@ def _table(results: Results) -> str:
 
 def _row(one: CellResult) -> str:
     ttft = one.ttft
-    interval = (
-        "-" if ttft is None or ttft.low is None else f"{_ms(ttft, 'low')}–{_ms(ttft, 'high')}"
-    )
-    output = "-" if one.rates.output_tokens is None else f"{one.rates.output_tokens:,.0f}"
     share = "" if one.reuse.share is None else f", {one.reuse.share:.0%} cached"
     evidence = f", by {one.reuse.evidence}" if one.reuse.evidence else ""
     cells = (
         *(str(number) for number in (one.ok, one.failed, one.cancelled)),
-        *(_ms(ttft, "median"), interval),
-        *(_ms(ttft, name) for name in ("p90", "p95", "p99", "most")),
-        *(_ms(one.tpot, "median"), f"{one.rates.requests:.2f}", output),
+        *(statistic(ttft, "median"), interval(ttft, "–")),
+        *(statistic(ttft, name) for name in ("p90", "p95", "p99", "most")),
+        *(
+            statistic(one.tpot, "median"),
+            f"{one.rates.requests:.2f}",
+            plain(one.rates.output_tokens),
+        ),
         "-" if one.good is None else f"{one.good:.0%}",
         f"{one.reuse.verdict}{share}{evidence}",
     )
@@ -192,8 +192,3 @@ def _row(one: CellResult) -> str:
         + "".join(f"<td>{escape(text)}</td>" for text in cells)
         + "</tr>"
     )
-
-
-def _ms(stats: Stats | None, name: str) -> str:
-    value = None if stats is None else getattr(stats, name)
-    return "-" if value is None else milliseconds(value)

@@ -75,8 +75,8 @@ def _row(one: CellResult) -> str:
     share = "" if one.reuse.share is None else f"{one.reuse.share:.0%} "
     cells = (
         _named(one),
-        f"{_ms(ttft, 'median'):>8}{_interval(ttft):>15}{_ms(ttft, 'p95'):>8}",
-        f"{_ms(one.tpot, 'median'):>7}{_plain(one.rates.output_tokens):>10}",
+        f"{statistic(ttft, 'median'):>8}{interval(ttft):>15}{statistic(ttft, 'p95'):>8}",
+        f"{statistic(one.tpot, 'median'):>7}{plain(one.rates.output_tokens):>10}",
         f"  {share}{_WORDS[one.reuse.verdict]}",
     )
     return "".join(cells)
@@ -203,18 +203,21 @@ def milliseconds(seconds: float) -> str:
     return f"{value:.0f}" if value >= 1000 else f"{value:.1f}"  # noqa: PLR2004 - four digits do
 
 
-def _ms(stats: Stats | None, name: str) -> str:
+def statistic(stats: Stats | None, name: str) -> str:
+    """One of the numbers that describe durations, in milliseconds; a dash where it is unknown."""
     value = None if stats is None else getattr(stats, name)
     return "-" if value is None else milliseconds(value)
 
 
-def _interval(stats: Stats | None) -> str:
+def interval(stats: Stats | None, to: str = "-") -> str:
+    """Where the true median lies, in milliseconds."""
     if stats is None or stats.low is None:
         return "-"
-    return f"{_ms(stats, 'low')}-{_ms(stats, 'high')}"
+    return f"{statistic(stats, 'low')}{to}{statistic(stats, 'high')}"
 
 
-def _plain(value: float | None) -> str:
+def plain(value: float | None) -> str:
+    """A number as a whole one; a dash where it is unknown."""
     return "-" if value is None else f"{value:,.0f}"
 
 
