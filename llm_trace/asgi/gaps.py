@@ -6,9 +6,8 @@ from bisect import bisect_left
 from typing import Final
 
 from llm_trace.core.record import ChunkGaps
-from llm_trace.semconv import TOKEN_BUCKETS
+from llm_trace.core.ticks import BOUNDS_NS
 
-BOUNDS_NS: Final = tuple(round(bound * 1e9) for bound in TOKEN_BUCKETS)
 _EDGES: Final = (-1, *BOUNDS_NS, 2**63)
 
 

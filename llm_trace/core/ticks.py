@@ -16,6 +16,7 @@ from llm_trace.core.record import ChunkGaps
 from llm_trace.semconv import TOKEN_BUCKETS
 
 BOUNDS_NS: Final = tuple(round(bound * 1e9) for bound in TOKEN_BUCKETS)
+"""The buckets of every `ChunkGaps`, whoever counts them."""
 
 STALLED: Final = 2
 """A token that took more than so many median gaps was stalled."""
