@@ -581,6 +581,19 @@ def test_a_call_is_open_where_the_app_opened_it(request_):
         assert context.open_call() is None
 
 
+def test_a_call_is_open_until_an_async_with_ends_too(request_):
+    """What the app sends after the inner one belongs to the outer one again."""
+
+    async def nested():
+        async with context.engine_call("chat", "m") as outer:
+            async with context.engine_call("chat", "m"):
+                pass
+            assert context.open_call() is outer
+        assert context.open_call() is None
+
+    asyncio.run(nested())
+
+
 def test_a_call_of_another_request_is_not_open_here(request_):
     """Work that inherits the context of one request and serves another opens its own."""
     with context.engine_call("chat", "m"):

@@ -239,7 +239,7 @@ class EngineCall:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.end(error)
+        self.__exit__(kind, error, trace)
 
     def usage_now(self) -> Usage:
         """What is known by now; what was said beats what was counted."""
