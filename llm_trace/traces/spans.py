@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from llm_trace import semconv
+from llm_trace.core import usage
 from llm_trace.errors import LlmTraceError
 
 MAX_SPANS: Final = 100_000
@@ -50,8 +51,7 @@ class Span:
 
     def count(self, name: str) -> int | None:
         """An attribute that is a whole number of things, or None."""
-        value = self.number(name)
-        return int(value) if value is not None and value >= 0 and value == int(value) else None
+        return usage.count(self.attributes.get(name))
 
     def nanoseconds(self, name: str) -> int | None:
         """An attribute in seconds as ns, or None where it is absent or negative."""
