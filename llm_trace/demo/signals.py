@@ -8,22 +8,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
     from types import FrameType
 
 ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHELL_BASE: Final = 128
 
 
-@contextmanager
-def terminable() -> Iterator[None]:
+def terminable() -> AbstractContextManager[None]:
     """Turn SIGTERM and SIGHUP into SystemExit, so that they unwind the stack as Ctrl-C does."""
-    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return _handled((signal.SIGTERM, signal.SIGHUP), _leave)
 
 
 def _leave(number: int, _frame: FrameType | None) -> NoReturn:
@@ -40,11 +35,19 @@ def deferred() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in ENDS}
+    with _handled(ENDS, lambda number, _: came.append(number)):
+        yield
+    if came:
+        signal.raise_signal(came[0])
+
+
+@contextmanager
+def _handled(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], object]
+) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
+        for number, theirs in before.items():
+            signal.signal(number, theirs)
