@@ -45,6 +45,18 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
+def cut(text: str, width: int = WIDTH) -> str:
+    """A stranger's text in at most so many columns."""
+    text = printable(text)
+    return text if len(text) <= width else f"{text[: width - 2]}.."
+
+
+def bar(start: float, length: float, whole: float, room: int) -> str:
+    """A stretch of a whole drawn in `room` columns: at its place, and never nothing."""
+    left = min(max(int(start * room // whole), 0), room - 1)
+    return " " * left + "#" * max(1, min(int(length * room // whole), room - left))
+
+
 def stdout_style() -> Style:
     """The style of what is printed."""
     return style_for(sys.stdout, os.environ)

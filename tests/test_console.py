@@ -4,7 +4,17 @@ from io import StringIO
 
 import pytest
 
-from llm_trace.console import WIDTH, Progress, Style, print_json, print_lines, printable, style_for
+from llm_trace.console import (
+    WIDTH,
+    Progress,
+    Style,
+    bar,
+    cut,
+    print_json,
+    print_lines,
+    printable,
+    style_for,
+)
 
 
 class Terminal(StringIO):
@@ -86,3 +96,28 @@ def test_a_result_that_fails_half_way_prints_nothing(capsys):
 def test_a_strangers_name_moves_no_cursor():
     """What is no letter, sign or blank is a question mark; letters of any script stay."""
     assert printable("模 a\x1b[2J\n\u202eb") == "模 a?[2J??b"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a" * 9, "a" * 9), ("a" * 10, "a" * 7 + ".."), ("\x1b[2Jabcdefg", "?[2Jabc..")],
+)
+def test_what_is_too_long_ends_in_two_dots(text, shown):
+    """In nine columns, and as printable as any stranger's text."""
+    assert cut(text, 9) == shown
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "drawn"),
+    [
+        (0, 10, "#####"),
+        (0.0, 1.9, "#"),
+        (4, 4, "  ##"),
+        (9.9, 0.0, "    #"),
+        (10, 5, "    #"),
+        (-3, 2, "#"),
+    ],
+)
+def test_a_stretch_is_drawn_at_its_place(start, length, drawn):
+    """Of a whole of ten in five columns; what is short or lies outside is one sign at least."""
+    assert bar(start, length, 10, 5) == drawn

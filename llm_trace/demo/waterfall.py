@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from llm_trace.console import Style
+from llm_trace.console import Style, bar, cut
 from llm_trace.demo.width import WIDTH
 from llm_trace.traces.spans import Span, tree
 
@@ -49,10 +49,10 @@ def render(one: Joined, style: Style) -> Iterator[str]:
     head = f"{'span':<{_NAME}}{'process':<{services}}{'start ms':>9}{'took ms':>9}"
     yield style(head, "bold")
     for row in drawn:
-        name = _short("  " * row.depth + row.name)
+        name = cut("  " * row.depth + row.name, _NAME - 1)
         numbers = f"{row.start * 1e3:>9.1f}{row.seconds * 1e3:>9.1f}"
-        bar = style(_bar(row, end, room), "cyan")
-        yield f"{name:<{_NAME}}{row.service:<{services}}{numbers}  {bar}".rstrip()
+        drawing = style(bar(row.start, row.seconds, end, room), "cyan")
+        yield f"{name:<{_NAME}}{row.service:<{services}}{numbers}  {drawing}".rstrip()
     left = WIDTH - room
     yield _marker(left + min(int((one.answer.ttft or 0.0) / end * room), room - 1))
 
@@ -63,13 +63,3 @@ def _marker(column: int) -> str:
     if column + len(after) <= WIDTH:
         return " " * column + after
     return " " * (column + 1 - len(before)) + before
-
-
-def _bar(row: Row, end: float, room: int) -> str:
-    left = min(max(int(row.start / end * room), 0), room - 1)
-    length = max(1, round(row.seconds / end * room))
-    return " " * left + "#" * min(length, room - left)
-
-
-def _short(name: str) -> str:
-    return name if len(name) < _NAME else name[: _NAME - 3] + ".."

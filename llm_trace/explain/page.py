@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from llm_trace import semconv as s
-from llm_trace.console import WIDTH, printable
+from llm_trace.console import WIDTH, bar, cut, printable
 from llm_trace.explain import definitions
 from llm_trace.explain.definitions import Definition
 from llm_trace.explain.judged import Judged
@@ -95,10 +95,10 @@ def _head(story: Story) -> Iterator[str]:
     root = story.root
     ttft = "no first token" if story.ttft is None else f"first token after {_ms(story.ttft)}"
     where = root.service or "an unnamed service"
-    yield _cut(f"{root.name} at {where}: {ttft}, {_ms(root.duration)} in all")
+    yield cut(f"{root.name} at {where}: {ttft}, {_ms(root.duration)} in all")
     facts = [f"trace {root.trace_id}", f"told by {story.told_by}"]
     facts += [x for x in (root.text(s.OUTCOME), root.text(s.START_STATE)) if x]
-    yield _cut("  " + ", ".join(facts))
+    yield cut("  " + ", ".join(facts))
     tokens = [
         f"{number} {what}"
         for number, what in (
@@ -109,7 +109,7 @@ def _head(story: Story) -> Iterator[str]:
         if number is not None
     ]
     if tokens:
-        yield _cut("  " + ", ".join(tokens))
+        yield cut("  " + ", ".join(tokens))
 
 
 def _waterfall(story: Story) -> Iterator[str]:
@@ -118,17 +118,12 @@ def _waterfall(story: Story) -> Iterator[str]:
     end = max(span.end for _, span in rows)
     yield f"{'span':<{_NAME}}{'start ms':>11}{'took ms':>11}"
     for depth, span in rows[:_SHOWN]:
-        name = _cut("  " * min(depth, 8) + printable(span.name), _NAME - 1)
+        name = cut("  " * min(depth, 8) + span.name, _NAME - 1)
         numbers = f"{(span.start - start) / 1e6:>11.1f}{span.duration / 1e6:>11.1f}"
-        yield f"{name:<{_NAME}}{numbers}  {_bar(span, start, end)}".rstrip()[:WIDTH]
+        drawing = bar(span.start - start, span.duration, (end - start) or 1, _BAR)
+        yield f"{name:<{_NAME}}{numbers}  {drawing}".rstrip()[:WIDTH]
     if len(rows) > _SHOWN:
         yield f"… and {len(rows) - _SHOWN} more spans"
-
-
-def _bar(span: Span, start: int, end: int) -> str:
-    whole = (end - start) or 1
-    left = min((span.start - start) * _BAR // whole, _BAR - 1)
-    return " " * left + "#" * max(1, min(span.duration * _BAR // whole, _BAR - left))
 
 
 def _ledger(story: Story) -> Iterator[str]:
@@ -139,7 +134,7 @@ def _ledger(story: Story) -> Iterator[str]:
         early = story.ttft_phases.get(phase)
         share = f"{early / story.ttft:.0%}" if early is not None and story.ttft else ""
         yield (
-            f"  {_cut(printable(phase), _NAME - 3):<{_NAME - 2}}{_cell(early):>16}{share:>8}"
+            f"  {cut(phase, _NAME - 3):<{_NAME - 2}}{_cell(early):>16}{share:>8}"
             f"{_cell(story.phases.get(phase)):>16}"
         ).rstrip()
     total = sum(story.ttft_phases.values()) if story.ttft is not None else None
@@ -153,7 +148,7 @@ def _verdict(verdict: Judged | None) -> Iterator[str]:
         yield "verdict: none; it was rejected before it waited for anything"
         return
     made = "recorded with the request" if verdict.recorded else "found from its spans"
-    yield _cut(f"verdict: {verdict.cause} (confidence {verdict.confidence}; {made})")
+    yield cut(f"verdict: {verdict.cause} (confidence {verdict.confidence}; {made})")
     yield from _wrapped(_sentence(verdict.reason))
     yield from _wrapped(verdict.next_check)
     for value, what in (
@@ -161,11 +156,11 @@ def _verdict(verdict: Judged | None) -> Iterator[str]:
         (verdict.ttft_if_prefill_halved, "prefill been twice as fast"),
     ):
         if value is not None:
-            yield _cut(f"  had {what}, the first token had come after {value * 1e3:,.1f} ms")
+            yield cut(f"  had {what}, the first token had come after {value * 1e3:,.1f} ms")
     ratios = (verdict.prefill_ratio, "prefill"), (verdict.decode_ratio, "decode")
     for ratio, what in ratios:
         if ratio is not None:
-            yield _cut(f"  {what} took {ratio:.1f} times its estimated floor")
+            yield cut(f"  {what} took {ratio:.1f} times its estimated floor")
 
 
 def _sentence(text: str) -> str:
@@ -191,8 +186,3 @@ def _ms(ns: int) -> str:
 
 def _wrapped(text: str) -> Iterator[str]:
     yield from textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="  ")
-
-
-def _cut(text: str, width: int = WIDTH) -> str:
-    text = printable(text)
-    return text if len(text) <= width else text[: width - 2] + ".."
