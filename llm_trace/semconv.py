@@ -47,6 +47,7 @@ PHASES: Final = (
     UNATTRIBUTED,
 )
 
+TEXT_COMPLETION: Final = "text_completion"
 EMBEDDINGS: Final = "embeddings"
 """The operation of models that answer with no tokens."""
 

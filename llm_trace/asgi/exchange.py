@@ -181,7 +181,7 @@ class Exchange:
             ending=self._ending(response, complete=complete),
             http=self._http(),
             operation=operation,
-            model=self._model,
+            model=self._model or response.get(s.RESPONSE_MODEL),
             provider=self._settings.provider,
             streamed=reply.streamed or (reply.hidden and bool(self._request.get(s.REQUEST_STREAM))),
             tokens_observable=not reply.hidden,

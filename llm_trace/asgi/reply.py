@@ -7,7 +7,7 @@ method for each state that a response can be in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from llm_trace import semconv as s
 from llm_trace.asgi.answer import facts_of
@@ -211,12 +211,12 @@ class Reply:
         timeline = self.timeline
         return self._gaps.freeze(timeline.last_token_sent - timeline.first_token_sent)
 
-    def said(self) -> tuple[Usage, dict[str, object]]:
+    def said(self) -> tuple[Usage, dict[str, Any]]:
         """Usage and `gen_ai.response.*` attributes, as the answer itself gave them."""
         facts = self._facts()
         if facts is None:
             return Usage(), {}
-        response: dict[str, object] = {
+        response: dict[str, Any] = {
             s.RESPONSE_ID: facts.response_id,
             s.RESPONSE_MODEL: facts.response_model,
             s.RESPONSE_FINISH_REASONS: tuple(facts.finish_reasons) or None,

@@ -14,6 +14,7 @@ QUIET_METHODS: Final = frozenset({"OPTIONS", "HEAD", "TRACE"})
 
 OPERATIONS: Final[Mapping[str, str]] = {
     "/chat/completions": "chat",
+    "/chat/completions/batch": "chat",
     "/v1/responses": "chat",
     "/v1/messages": "chat",
     "/api/chat": "chat",

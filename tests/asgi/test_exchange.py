@@ -609,6 +609,14 @@ def test_an_answer_in_one_piece_has_facts_and_no_ttft(serve):
     )
 
 
+def test_a_client_that_names_no_model_gets_the_one_that_answers(serve):
+    """Engines do not insist on a name, and metrics want one."""
+    document = response_body(json.dumps(DOCUMENT).encode())
+    record = serve(10 * MS, response_start(), document, body=b"{}")
+
+    assert record["model"] == "m-1"
+
+
 def test_a_document_over_the_limit_is_not_read(serve):
     """An answer larger than the bound passes and tells nothing."""
     record = serve(
@@ -660,17 +668,17 @@ def test_an_error_document_for_a_stream_has_no_ttft(serve):
     ("body", "expected"),
     [
         (ASKED, "m"),
-        (b'{"model": "m"} trailing', None),
-        (b"\xff\xfe", None),
-        (b"[1]", None),
-        (b"[" * 100_000, None),
-        (b'{"model": 5}', None),
-        (b'{"model": "m", "messages": "' + b"x" * 70_000 + b'"}', None),
-        (b"", None),
+        (b'{"model": "m"} trailing', "m-1"),
+        (b"\xff\xfe", "m-1"),
+        (b"[1]", "m-1"),
+        (b"[" * 100_000, "m-1"),
+        (b'{"model": 5}', "m-1"),
+        (b'{"model": "m", "messages": "' + b"x" * 70_000 + b'"}', "m-1"),
+        (b"", "m-1"),
     ],
 )
-def test_a_request_body_that_cannot_be_read_costs_only_the_model(serve, body, expected):
-    """Too large, not JSON, not an object: the request goes on without the model's name."""
+def test_of_a_body_that_cannot_be_read_the_answer_tells_the_model(serve, body, expected):
+    """Too large, not JSON, not an object: the request goes on, and who answers says by what."""
     record = serve(STREAM, MS, delta(content="a"), DONE, END, body=body)
 
     assert (1.0, expected) == (record["ttft"], record.get("model"))

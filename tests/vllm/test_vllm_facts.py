@@ -81,6 +81,29 @@ def test_what_a_client_may_infer(engine_, in_order, shared):
     assert (facts.is_in_order(engine_), facts.is_shared(engine_)) == (in_order, shared)
 
 
+@pytest.mark.parametrize(
+    ("config", "names"),
+    [
+        (SimpleNamespace(model_config=SimpleNamespace(served_model_name=["a", "b"])), ["a", "b"]),
+        (SimpleNamespace(model_config=SimpleNamespace(served_model_name="a")), ["a"]),
+        (SimpleNamespace(model_config=SimpleNamespace()), []),
+        (None, []),
+    ],
+)
+def test_the_names_that_a_server_answers_by(config, names):
+    """One name, several, or none."""
+    assert facts.served_names(config) == names
+
+
+def test_what_the_engine_is_asked_for():
+    """Pooling makes no tokens; all else does."""
+    pooled = SimpleNamespace(sampling_params=None, pooling_params=object())
+    sampled = SimpleNamespace(sampling_params=object(), pooling_params=None)
+
+    assert facts.operation_of(pooled) == "embeddings"
+    assert facts.operation_of(sampled) == facts.operation_of(object()) == "text_completion"
+
+
 def test_the_adapter_is_named_and_the_base_model_is_not():
     """The HTTP request names the model."""
     adapted = SimpleNamespace(lora_request=SimpleNamespace(lora_name="sql"))

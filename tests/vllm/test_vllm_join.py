@@ -230,6 +230,14 @@ def test_cached_tokens_of_older_versions(processor, http):
     assert http.call.usage_now().cached_tokens == 2
 
 
+def test_a_route_of_no_known_kind_has_the_operation_of_its_engine(processor, http):
+    """So that no span is called by nothing, and no metric has an empty label."""
+    Join(Engine(processor))
+    processor.add_request(request("a-1"))
+
+    assert http.call.operation == "text_completion"
+
+
 def test_embedded_prompts_and_adapters(processor, http):
     """No token ids: no count of them; an adapter is named, the base model is not."""
     Join(Engine(processor))

@@ -76,9 +76,15 @@ def test_served_names_become_labels(module, names, served):
 
 
 def test_a_strange_configuration_does_not_stop_vllm(module):
-    """A configuration without a model: counted, and vLLM starts."""
+    """One that cannot be read: counted, and vLLM starts."""
+
+    class Strange:
+        @property
+        def model_config(self):
+            raise RuntimeError
+
     with faults.production():
-        logger = module.LedgerStatLogger(SimpleNamespace())
+        logger = module.LedgerStatLogger(Strange())
         logger.record()
         logger.log_engine_initialized()
 

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from llm_trace import semconv as s
 from llm_trace.core.record import Leg
 
 
 def lora_of(request: Any) -> str:
-    """The adapter's name; empty for the base model, which the HTTP request names."""
+    """The adapter's name; empty for the base model."""
     return str(getattr(getattr(request, "lora_request", None), "lora_name", "") or "")
+
+
+def served_names(vllm_config: Any) -> list[str]:
+    """The names under which the server offers its model, the one that it answers with first."""
+    config = getattr(vllm_config, "model_config", None)
+    names = getattr(config, "served_model_name", None) or []
+    return [names] if isinstance(names, str) else [str(name) for name in names]
+
+
+def operation_of(request: Any) -> str:
+    """What the engine is asked for, in general; the HTTP request's route may know it better."""
+    pooling = getattr(request, "pooling_params", None) is not None
+    return s.EMBEDDINGS if pooling else s.TEXT_COMPLETION
 
 
 def prompt_tokens(request: Any) -> int | None:

@@ -25,7 +25,9 @@ from llm_trace_vllm.facts import (
     is_shared,
     leg_of,
     lora_of,
+    operation_of,
     prompt_tokens,
+    served_names,
 )
 from llm_trace_vllm.news import CARRIER, Transfer, read
 from llm_trace_vllm.reports import Reports
@@ -56,6 +58,8 @@ class Join:
         self.processor: Any = getattr(engine, "output_processor", None)
         self.tier: Tier = tier_of(self.processor)
         self.clock = EngineClock()
+        self._model = next(iter(served_names(getattr(engine, "vllm_config", None))), "")
+        """What it answers for where a client names no model: vLLM does not insist on one."""
         self.ranks = 1
         """How many engines the client has; their steps are told apart by the stat logger's word."""
         self._calls: dict[str, EngineCall] = {}
@@ -99,7 +103,7 @@ class Join:
 
     def _begin(self, timeline: Timeline, request: Any) -> EngineCall:
         lora = lora_of(request)
-        call = EngineCall(timeline, "", lora, source="engine")
+        call = EngineCall(timeline, operation_of(request), lora or self._model, source="engine")
         call.attributes[s.ENGINE_TIER] = self.tier
         call.attributes[s.ENGINE_REQUEST_ID] = request.request_id
         if lora:

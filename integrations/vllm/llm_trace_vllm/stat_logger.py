@@ -18,6 +18,7 @@ except ImportError:  # before vLLM had one logger for all engines
 from llm_trace.core import engines, faults
 from llm_trace_vllm import fallback
 from llm_trace_vllm.description import describe
+from llm_trace_vllm.facts import served_names
 from llm_trace_vllm.join import Join
 from llm_trace_vllm.joined import join_engine, joins, loggers
 from llm_trace_vllm.tiers import ENGINE_EVENTS, FINISHED_STATS, STATS_SWEEP
@@ -110,9 +111,3 @@ def _say_unjoined() -> None:
             "llm_trace: this server's app.state has no engine_client, so the engine's time stays "
             "unattributed. An app that embeds AsyncLLM calls llm_trace_vllm.trace(engine)."
         )
-
-
-def served_names(vllm_config: Any) -> list[str]:
-    """The names under which the server offers its model."""
-    names = getattr(vllm_config.model_config, "served_model_name", None) or []
-    return [names] if isinstance(names, str) else [str(name) for name in names]

@@ -328,6 +328,10 @@ FEATURES: Final = (
         ),
     ),
     Feature(
+        "whether a request on a route of no known kind generates or embeds",
+        (fields(ENGINE, "EngineCoreRequest", "pooling_params"),),
+    ),
+    Feature(
         "equal request ids of two clients kept apart in every tier",
         (fields(OUTPUT, "RequestState", "external_req_id"),),
     ),

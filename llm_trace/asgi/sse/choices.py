@@ -38,6 +38,8 @@ def read_choices(event: dict[str, object], reading: Reading) -> None:
 def _read_choice(choice: dict[str, object], reading: Reading) -> None:
     if "text" in choice:
         reading.token(ANSWER, choice, "text")
+    elif "delta" not in choice and as_list(choice.get("token_ids")):
+        reading.bits |= ANSWER  # vLLM's tokens in, tokens out: nobody has made text of them yet
     delta = as_dict(choice.get("delta"))
     for key in delta:  # most have one
         if key in _TEXTS:

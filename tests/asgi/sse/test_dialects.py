@@ -141,6 +141,23 @@ def test_chat_chunks(stream, expected):
 
 
 OTHER_STREAMS = {
+    "tokens in, tokens out": (
+        sse(
+            {"request_id": "g-1", "choices": [{"index": 0, "token_ids": []}]},
+            {"request_id": "g-1", "choices": [{"index": 0, "token_ids": [5]}], "usage": None},
+            {"choices": [{"token_ids": [7, 8], "finish_reason": "length"}]},
+            "[DONE]",
+        ),
+        {
+            "bits": ROLE | ANSWER | FINISH | END,
+            "token_events": 2,
+            "finish_reasons": ["length"],
+        },
+    ),
+    "token ids beside a delta": (
+        sse({"choices": [{"delta": {"role": "assistant", "content": ""}, "token_ids": [5]}]}),
+        {"bits": ROLE},
+    ),
     "completions": (
         sse(
             {"id": "cmpl-1", "model": "tiny", "choices": [{"index": 0, "text": ""}]},
