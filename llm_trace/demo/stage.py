@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 _READY_SECONDS: Final = 300
 _POLL: Final = 0.2
 _OK: Final = 200
-_MAKES: Final = (
-    "makes a tiny model with random weights: its text means nothing, its work is a transformer's"
-)
+_MAKES: Final = "makes a tiny model with random weights, so its text will mean nothing"
 _LOG_PREFIX: Final = re.compile(r"^(\(.*?\) )?[A-Z]+ [-\d]+ [:\d]+ \[.*?\]")
 """Process, level, time and place in vLLM's log."""
 
