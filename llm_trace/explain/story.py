@@ -6,7 +6,7 @@ gives durations and no places, which is enough for a ledger and said so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -28,6 +28,13 @@ _BLIND: Final = (
     "vLLM measures from its own arrival to its own output: the app's time before it and the "
     "delivery after it are in no number here"
 )
+
+
+_INSIDE_A_PHASE: Final = {
+    s.QUEUE_KV_TRANSFER: "in its queue, its KV cache was on its way from elsewhere for",
+    s.QUEUE_REQUEUED: "preempted, it was back in the queue for",
+}
+"""Attributes that say what a part of a phase was, and how that is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +104,6 @@ def _ours(root: Span, spans: Sequence[Span]) -> Story:
         if name.startswith(prefix) and (ns := root.nanoseconds(name)) is not None
     }
     segments = _tiles(root, [span for span in spans if span is not root])
-    notes = []
-    if ttft is not None and sum(ttft_phases.values()) != ttft:
-        notes.append("the parts of this TTFT do not add up to it: attributes are missing")
     native = [span for span in spans if span.name == NATIVE]
     return Story(
         root=root,
@@ -113,8 +117,16 @@ def _ours(root: Span, spans: Sequence[Span]) -> Story:
         cached_tokens=root.count(s.USAGE_CACHED_TOKENS),
         native=native[0] if native else None,
         engine=_durations(root),
-        notes=notes,
+        notes=list(_notes(root, ttft, ttft_phases)),
     )
+
+
+def _notes(root: Span, ttft: int | None, ttft_phases: Mapping[str, int]) -> Iterator[str]:
+    if ttft is not None and sum(ttft_phases.values()) != ttft:
+        yield "the parts of this TTFT do not add up to it: attributes are missing"
+    for name, words in _INSIDE_A_PHASE.items():
+        if ns := root.nanoseconds(name):
+            yield f"{words} {ns / 1e6:,.1f} ms"
 
 
 def _durations(span: Span) -> dict[str, int]:

@@ -94,6 +94,26 @@ def test_every_definition_measures_its_own_stretch():
     }
 
 
+def test_what_was_inside_of_a_phase_is_said():
+    """The way of a KV cache and the second wait of the preempted are parts, and no phases."""
+
+    def hold_up():
+        (call,) = llm_trace.current().calls
+        now = call.timeline.clock.monotonic_ns()
+        call.transferred(now - 500 * MS, now - 50 * MS)
+        call.mark("scheduled", now - 40 * MS)
+        call.mark("preempted", now - 30 * MS)
+
+    steps = rag()
+    queued = steps.index(901 * MS) + 1
+    _, story = told(*steps[:queued], hold_up, *steps[queued:])
+
+    assert story.notes == [
+        "in its queue, its KV cache was on its way from elsewhere for 450.0 ms",
+        "preempted, it was back in the queue for 30.0 ms",
+    ]
+
+
 def test_the_flight_recorder_keeps_the_last_and_the_slowest():
     """Two of each; what is both is shown once."""
     one = Told(size=2)
