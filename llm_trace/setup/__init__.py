@@ -2,7 +2,7 @@
 
 The only package that knows all parts; every part can be used and tested without it. `starlette_app`
 traces an app in one line, `middleware` stands around any ASGI app, and `composition` makes what it
-tells of requests, with `exporters`, `tail` sampling and `ears` for retrievals. These three ask
+tells of requests, with `exporters`, `tail` sampling and `listening` for retrievals. These three ask
 `apps_provider` for the tracer provider that the app may set itself.
 """
 

@@ -10,8 +10,8 @@ from llm_trace.core import faults
 from llm_trace.core.dispatch import Dispatch, Observer
 from llm_trace.errors import LlmTraceError, SettingsError
 from llm_trace.settings import Settings
-from llm_trace.setup.ears import hearing
 from llm_trace.setup.exporters import exports_of
+from llm_trace.setup.listening import hearing
 from llm_trace.setup.tail import tail_of
 from llm_trace.upstream import switch_on
 
