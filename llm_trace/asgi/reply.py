@@ -14,14 +14,18 @@ from llm_trace.asgi.answer import facts_of
 from llm_trace.asgi.body import BodyCopy
 from llm_trace.asgi.chunks import watched
 from llm_trace.asgi.gaps import GapCounter
-from llm_trace.asgi.sse import Memory, Seen, StreamFacts, TokenDetector, framing_of
+from llm_trace.asgi.sse import (
+    Memory,
+    Seen,
+    StreamFacts,
+    TokenDetector,
+    framing_of,
+    is_unfinished,
+)
 from llm_trace.asgi.types import Message, Send
 from llm_trace.core.record import ChunkGaps
 from llm_trace.core.timeline import Timeline
 from llm_trace.core.usage import Usage
-
-_TERMINATED: Final = Seen.FINISH | Seen.END | Seen.ERROR
-_GENERATED: Final = Seen.TOKEN | Seen.ROLE
 
 _memory: Final = Memory()
 """What the streams of this process were seen to say alike."""
@@ -190,8 +194,8 @@ class Reply:
 
     @property
     def unterminated(self) -> bool:
-        """Whether generated content came, and neither a finish reason nor a terminator."""
-        return bool(self.seen & _GENERATED and not self.seen & _TERMINATED and not self._is_text)
+        """Whether an answer began, and its stream ended without its end."""
+        return not self._is_text and is_unfinished(self.seen)
 
     @property
     def stream_error(self) -> str | None:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from llm_trace import context
 from llm_trace import semconv as s
 from llm_trace.asgi.answer import facts_of
 from llm_trace.asgi.body import BodyCopy
-from llm_trace.asgi.sse import Seen, StreamFacts, TokenDetector, framing_of
+from llm_trace.asgi.sse import Seen, StreamFacts, TokenDetector, framing_of, is_unfinished
 from llm_trace.core import faults, inband
 from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.inside import Inside
@@ -25,9 +25,6 @@ from llm_trace.core.outcome import CLIENT_FAULT, Ending, decide
 from llm_trace.core.timeline import Timeline
 from llm_trace.upstream import said, wire
 from llm_trace.upstream.sieve import Sieve
-
-_TERMINATED: Final = Seen.FINISH | Seen.END | Seen.ERROR
-_GENERATED: Final = Seen.TOKEN | Seen.ROLE
 
 Method = TypeVar("Method", bound=Callable[..., None])
 Header = Callable[[str], "str | None"]
@@ -306,8 +303,7 @@ class Attempt:
             ending.finish_reasons = facts.finish_reasons
             if self._seen & Seen.ERROR:
                 ending.stream_error = facts.error_type
-        begun, ended = self._seen & _GENERATED, self._seen & _TERMINATED
-        ending.unterminated = bool(self._ends and begun and not ended)
+        ending.unterminated = self._ends and is_unfinished(self._seen)
         outcome, kind = decide(ending)
         call.attributes[s.UPSTREAM_OUTCOME] = outcome
         call.error_type = kind

@@ -772,6 +772,13 @@ def ending(clock, *steps, server=None, raises=None):
         ((response_start(), response_body(GIVEN_UP)), None, ("error", "abort", 200, None)),
         (TOKENS, None, ("truncated", "truncated", 200, "decode")),
         ((STREAM, delta(role="assistant"), MS, END), None, ("truncated", "truncated", 200, None)),
+        (
+            (STREAM, delta(role="assistant"), MS, DONE, END),
+            None,
+            ("truncated", "truncated", 200, None),
+        ),
+        ((STREAM, delta(role="assistant"), STOP, DONE, END), None, ("ok", None, 200, None)),
+        ((STREAM, MS, DONE, END), None, ("ok", None, 200, None)),
         ((STREAM, MS, END), None, ("ok", None, 200, None)),
         (
             (*TOKENS, sse({"error": {"type": "overloaded_error"}}), DONE, END),

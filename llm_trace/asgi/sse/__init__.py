@@ -8,9 +8,17 @@ event without decoding it, `memory` what earlier streams said alike, `dialect` r
 from __future__ import annotations
 
 from llm_trace.asgi.sse.detector import TokenDetector
-from llm_trace.asgi.sse.facts import Seen, StreamFacts
+from llm_trace.asgi.sse.facts import Seen, StreamFacts, is_unfinished
 from llm_trace.asgi.sse.framing import framing_of
 from llm_trace.asgi.sse.memory import Memory
 from llm_trace.asgi.sse.shape import is_escaped
 
-__all__ = ["Memory", "Seen", "StreamFacts", "TokenDetector", "framing_of", "is_escaped"]
+__all__ = [
+    "Memory",
+    "Seen",
+    "StreamFacts",
+    "TokenDetector",
+    "framing_of",
+    "is_escaped",
+    "is_unfinished",
+]

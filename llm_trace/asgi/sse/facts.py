@@ -46,6 +46,24 @@ class Seen:
     """A comment, ping or keep-alive."""
 
 
+_BEGUN: Final = Seen.TOKEN | Seen.ROLE
+_ENDED: Final = Seen.FINISH | Seen.END | Seen.ERROR
+
+
+def is_unfinished(seen: int) -> bool:
+    """Whether an answer began, and its stream ended without its end.
+
+    Args:
+        seen: All bits of `Seen` in the stream. A terminator ends what had tokens; where only an
+            answer's opening came before it, the server was told to stop while it had the request
+            in its queue, as vLLM is.
+    """
+    if not seen & _BEGUN:
+        return False
+    ended = seen & _ENDED
+    return not ended or (ended == Seen.END and not seen & Seen.TOKEN)
+
+
 class StreamFacts:
     """What is known of one stream so far; bounded, and written by its detector only.
 
