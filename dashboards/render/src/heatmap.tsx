@@ -3,7 +3,7 @@ import { type DataFrame, FieldType, dateTimeFormat, getValueFormat, formattedVal
 import { useTheme2 } from '@grafana/ui';
 import { useEffect, useRef } from 'react';
 
-import type { Shown } from './views';
+import type { Shown } from './shown';
 
 const [LEFT, BOTTOM, TOP] = [56, 24, 6];
 const STEPS = ['#fff1e3', '#fddab5', '#fdb97d', '#fb8c3c', '#e8600c', '#b13a03', '#7f2704'].reverse();

@@ -22,16 +22,8 @@ import {
 } from '@grafana/ui';
 import type { ReactNode } from 'react';
 
-import type { Panel, Wanted } from './board';
 import { Heatmap } from './heatmap';
-
-export interface Shown {
-  panel: Panel;
-  frames: DataFrame[];
-  wanted: Wanted;
-  width: number;
-  height: number;
-}
+import type { Shown } from './shown';
 
 export const VIEWS: Record<string, (shown: Shown) => ReactNode> = {
   timeseries: Lines,
