@@ -71,8 +71,13 @@ urlpatterns = [path(PATH[1:], _django_chat)]
 
 def _django():
     if not settings.configured:
-        settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"])
+        settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], LOGGING_CONFIG=None)
     return get_asgi_application()
 
 
-FRAMEWORKS = {"Litestar": lambda: Litestar([_litestar_chat]), "Quart": _quart, "Django": _django}
+def _litestar():
+    return Litestar([_litestar_chat], logging_config=None)
+
+
+FRAMEWORKS = {"Litestar": _litestar, "Quart": _quart, "Django": _django}
+"""None of them configures the logging of the whole process, as two of them do if left alone."""
