@@ -354,7 +354,8 @@ def test_mode(vllm_python, tmp_path, mode):
     )
     try:
         server.warm_up()
-        asked = [(CHAT, chat(f"in every mode, {n}", 30)) for n in range(ASKED)]
+        # Of seconds: other processes read once a second what is in flight.
+        asked = [(CHAT, chat(f"in every mode, {n}", 200)) for n in range(ASKED)]
         answers = at_once(server, asked)
         roots = [tap.root(answer.trace_id) for answer in answers]
         page = eventually(
