@@ -216,8 +216,9 @@ def test_sleep_and_wake_reach_the_join(module):
     logger._join.slept = lambda *, asleep: heard.append(asleep)
     logger.record_sleep_state(1, 2)
     logger.record_sleep_state()
+    logger.record_sleep_state(1, 2, "what a later version adds", more=True)
 
-    assert heard == [True, False]
+    assert heard == [True, False, True]
 
 
 def test_a_pause_is_no_sleep(module):

@@ -92,7 +92,9 @@ class LedgerStatLogger(_Base):  # type: ignore[misc]  # vLLM is absent where typ
             self._faults += 1
             faults.contain("vllm.record", error)
 
-    def record_sleep_state(self, sleep: int = 0, level: int = 0, **_kwargs: Any) -> None:
+    def record_sleep_state(
+        self, sleep: int = 0, level: int = 0, *_args: Any, **_kwargs: Any
+    ) -> None:
         """The engine sleeps, or woke up; at level 0 it pauses only, and nothing will be loaded."""
         try:
             if self._join is not None and not (sleep and level == 0):
