@@ -154,12 +154,20 @@ class Connection:
             raise EOFError(f"the server hung up after {answer.raw[-200:]!r}")
         answer.keep(data)
 
-    async def ask(self, path, body=None, *, method=None, headers=()):
-        """A whole exchange."""
-        answer = await self.begin(path, body, method=method, headers=headers)
+    async def read_until(self, answer, sign):
+        """Wait until these bytes are somewhere in the answer."""
+        while sign not in answer.raw:
+            await self.read_some(answer)
+
+    async def finish(self, answer):
+        """Wait for the rest of the answer."""
         while not answer.complete():
             await self.read_some(answer)
         return answer
+
+    async def ask(self, path, body=None, *, method=None, headers=()):
+        """A whole exchange."""
+        return await self.finish(await self.begin(path, body, method=method, headers=headers))
 
 
 def _encoded(body):

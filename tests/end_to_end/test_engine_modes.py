@@ -49,6 +49,9 @@ ROUTES = {"VLLM_SERVER_DEV_MODE": "1"}
 """Those that put the engine to sleep are there."""
 ADAPTERS = ("sql", "poetry")
 """One more than the engine holds at once, by its default."""
+GENERATING = b'"finish_reason":null'
+KEEP_ALIVE = b": keep-alive"
+"""What a stream has once it generates, and once its client was told to be patient."""
 INTER_TOKEN = f"{s.INTER_TOKEN_LATENCY.prometheus}_count"
 
 
@@ -119,13 +122,10 @@ def test_keep_alive_comments_are_no_tokens(server):
                 while not running.complete() and b'"finish_reason":null' not in running.raw:
                     await one.read_some(running)
             answer = await opened[-1].begin(CHAT, chat("wait", 4), headers=server.headers)
-            while b": keep-alive" not in answer.raw:
-                await opened[-1].read_some(answer)
+            await opened[-1].read_until(answer, KEEP_ALIVE)
             for one in opened[:-1]:
                 one.abort()
-            while not answer.complete():
-                await opened[-1].read_some(answer)
-            return answer
+            return await opened[-1].finish(answer)
 
     answer, ticks = counted(server, lambda: asyncio.run(scenario()), SLOTS + 1)
     root = server.tap.root(answer.trace_id)
@@ -274,14 +274,10 @@ def test_without_room_for_its_adapter_a_request_waits(server):
             ]
             body = {**chat("a long one", 400), "model": ADAPTERS[0]}
             running = await first.begin(CHAT, body, headers=server.headers)
-            while b'"finish_reason":null' not in running.raw:
-                await first.read_some(running)
+            await first.read_until(running, GENERATING)
             body = {**chat("a short one", 4), "model": ADAPTERS[1]}
             waiting = await second.begin(CHAT, body, headers=server.headers)
-            for one, answer in ((first, running), (second, waiting)):
-                while not answer.complete():
-                    await one.read_some(answer)
-            return running, waiting
+            return await first.finish(running), await second.finish(waiting)
 
     (running, waiting), _ = counted(server, lambda: asyncio.run(scenario()), 2)
     first, second = (server.tap.root(one.trace_id).attributes for one in (running, waiting))
@@ -299,17 +295,12 @@ def test_a_paused_engine(server):
                 await stack.enter_async_context(Connection(server.port)) for _ in range(3)
             ]
             running = await first.begin(CHAT, chat("go on", 2_000), headers=server.headers)
-            while b'"finish_reason":null' not in running.raw:
-                await first.read_some(running)
+            await first.read_until(running, GENERATING)
             await operator.ask("/sleep?level=0", {})
             waiting = await second.begin(CHAT, chat("wait", 4), headers=server.headers)
-            while b": keep-alive" not in waiting.raw:
-                await second.read_some(waiting)
+            await second.read_until(waiting, KEEP_ALIVE)
             await operator.ask("/wake_up", {})
-            for one, answer in ((first, running), (second, waiting)):
-                while not answer.complete():
-                    await one.read_some(answer)
-            return running, waiting
+            return await first.finish(running), await second.finish(waiting)
 
     (running, waiting), ticks = counted(server, lambda: asyncio.run(scenario()), 2)
     first, second = (server.tap.root(one.trace_id).attributes for one in (running, waiting))
