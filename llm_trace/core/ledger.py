@@ -317,11 +317,13 @@ def tile(
     Args:
         given: Stamps by moment name, monotonic ns; any value, nonsense counts as missing.
         claims: The app's intervals.
-        streamed: Whether the client sees tokens one by one.
+        streamed: Whether the client sees tokens one by one. A whole stream in which it saw none
+            (the model said nothing, or nothing that shows) is laid out as a plain answer is.
         ended_early: Whether the request was cut off rather than completed.
     """
-    kept, dropped = keep_moments(STREAMED if streamed else PLAIN, given)
-    cut = (OPEN if streamed else OPEN_PLAIN) if ended_early else None
+    visible = streamed and (ended_early or stamp(given.get(FIRST_TOKEN_SENT)) > 0)
+    kept, dropped = keep_moments(STREAMED if visible else PLAIN, given)
+    cut = (OPEN if visible else OPEN_PLAIN) if ended_early else None
     segments = name_stretches(kept, cut=cut)
     weighed = list(claims)
     if weighed:

@@ -156,6 +156,24 @@ def test_a_stream_whose_tokens_cannot_be_seen_is_a_plain_answer():
     assert expected == (rows(record), record.streamed, record.tokens_observable)
 
 
+def test_a_whole_stream_in_which_no_token_shows_is_laid_out_like_a_plain_answer():
+    """A model that stops at once says nothing; what its engine did is known all the same."""
+    record = Request().at(5).body().at(10).admit().call(30, 302, **ENGINE).end(305)
+
+    expected = ([*UNTIL_TOKEN, (s.DECODE, 100, 290), (s.FINISH, 290, 305)], None, {}, True)
+    assert expected == (rows(record), record.ttft, record.ttft_phases, record.streamed)
+
+
+def test_a_stream_that_is_left_before_a_token_shows_was_waiting_for_it():
+    """It ends in the phase that a first token would have ended."""
+    request = Request().at(10).admit().call(30, **ENGINE)
+
+    assert rows(request.end(305, ending={"client_gone": True})) == [
+        *UNTIL_TOKEN,
+        (s.FIRST_TOKEN, 100, 305),
+    ]
+
+
 def test_parallel_retrievals_are_two_intervals_and_one_stretch():
     """The intervals may overlap, the ledger may not."""
     request = Request().at(10).admit()

@@ -23,6 +23,8 @@ RESPONSES = "/v1/responses"
 MESSAGES = "/v1/messages"
 LONG = 15_000
 """Tokens of a prompt that takes some thirty steps to compute."""
+END_MARK = 2
+"""A special token of the model, which no answer shows."""
 
 
 def prompt(seed, tokens):
@@ -130,7 +132,11 @@ SHAPES = {
         12,
     ),
     "guided": (CHAT, chat(QUESTION, 30, response_format=FORMAT, ignore_eos=False), None),
-    "stop string": (CHAT, chat(QUESTION, 400, stop=["e", "a"], ignore_eos=False), None),
+    "stop string": (
+        CHAT,
+        chat(QUESTION, 400, stop=["e", "a"], min_tokens=8, ignore_eos=False),
+        None,
+    ),
     "log probabilities": (CHAT, chat(QUESTION, 12, logprobs=True, top_logprobs=2), 12),
     "echo": (COMPLETIONS, completion("tell", 12, echo=True, stream=True), 12),
 }
@@ -155,6 +161,21 @@ def test_shape(vllm, path, body, tokens):
         assert sum(ttft_phases(root).values()) == ns(root.attributes[s.TTFT])
     else:
         assert s.TTFT not in root.attributes
+
+
+def test_a_stream_in_which_no_token_shows(vllm):
+    """The model says its end mark and nothing else: no time to first token, the ledger whole."""
+    body = completion("say nothing", 3, stream=True, allowed_token_ids=[END_MARK])
+    before = vllm.scrape()
+    answer, ticks = counted(vllm, lambda: vllm.ask(COMPLETIONS, body))
+    root = vllm.tap.root(answer.trace_id)
+    names = {span.name for span in trace_of(vllm, answer.trace_id)}
+
+    assert ticks == {("ok", "finish"): 1}
+    assert {"queue_wait", "prefill", "decode"} <= names
+    assert s.TTFT not in root.attributes
+    assert root.attributes[s.USAGE_OUTPUT_TOKENS] == 3
+    assert grown(before, vllm.scrape(), s.TIME_TO_FIRST_TOKEN, "_count") == 0
 
 
 @pytest.mark.parametrize(

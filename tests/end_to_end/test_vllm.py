@@ -22,7 +22,7 @@ from prometheus_programs import Prometheus
 from stamped_client import Connection, leave
 from tap import SERVER
 from vllm_reading import LLM_REQUEST, counted, ns, trace_of, ttft_phases, until_active
-from vllm_server import CHAT, COMPLETIONS, MODEL, SABOTAGE, SLOTS, chat, completion
+from vllm_server import CHAT, COMPLETIONS, MODEL, SABOTAGE, SHOWN, SLOTS, chat, completion
 
 from llm_trace import semconv as s
 
@@ -224,7 +224,7 @@ def test_one_token(vllm):
     """The first output is also the last: TTFT and its phases are there, no time per token."""
     series = f"{s.TIME_PER_OUTPUT_TOKEN.prometheus}_count"
     before = vllm.scrape().total(series)
-    answer, ticks = counted(vllm, lambda: vllm.ask(CHAT, chat("just one", 1)))
+    answer, ticks = counted(vllm, lambda: vllm.ask(CHAT, chat("just one", 1, **SHOWN)))
     root = vllm.tap.root(answer.trace_id)
 
     assert ticks == {("ok", "finish"): 1}

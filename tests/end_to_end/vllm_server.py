@@ -17,6 +17,8 @@ SAMPLED = {"temperature": 1}
 """The likeliest words of a random model may be one that shows nothing, over and over.
 
 No seed: on a CPU, vLLM 0.32 dies of one as soon as such a prompt is computed in chunks."""
+SHOWN = {"allowed_token_ids": [3]}
+"""Nothing but an exclamation mark: of any other token, some one in fourteen shows nothing."""
 SABOTAGE = {"x-test-sabotage": "yes"}
 
 _QUIET = {
