@@ -46,7 +46,7 @@ class Reply:
         "_arm",
         "_declared",
         "_detector",
-        "_first_byte",
+        "_first_chunk",
         "_gaps",
         "_is_text",
         "_json",
@@ -78,7 +78,7 @@ class Reply:
         self._over = over
         self._json: BodyCopy | None = None
         self._detector: TokenDetector | None = None
-        self._first_byte = self.seen = self.status = 0
+        self._first_chunk = self.seen = self.status = 0
         self._trailers = self._is_text = self.hidden = self.client_gone = False
         self._watch: Callable[[Message, int], None] = self._unstarted
         self._gaps = GapCounter()
@@ -138,22 +138,21 @@ class Reply:
     def _plain_body(self, message: Message, now: int) -> None:
         """An answer in one piece, or one whose tokens cannot be seen."""
         body = message.get("body", b"")
-        if body:
-            self._first_byte = self._first_byte or now
-            if self._json is not None:
-                self._json.feed(body)
+        if body and self._json is not None:
+            self._json.feed(body)
         self._look_for_end(message, now)
 
     def _stream_body(self, message: Message, now: int) -> None:
         """A stream before its first token."""
         body = message.get("body", b"")
         if body and self._detector is not None:
-            self._first_byte = self._first_byte or now
             self._saw(self._detector.feed(body), now)
         self._look_for_end(message, now)
 
     def _saw(self, seen: int, now: int) -> None:
         self.seen |= seen
+        if seen & Seen.CHUNK:
+            self._first_chunk = self._first_chunk or now
         if not seen & Seen.TOKEN:
             return
         timeline = self.timeline
@@ -225,8 +224,8 @@ class Reply:
             s.RESPONSE_MODEL: facts.response_model,
             s.RESPONSE_FINISH_REASONS: tuple(facts.finish_reasons) or None,
         }
-        if self._detector is not None and self._first_byte:
-            elapsed = self._first_byte - self.timeline.received
+        if self._first_chunk:
+            elapsed = self._first_chunk - self.timeline.received
             response[s.RESPONSE_TIME_TO_FIRST_CHUNK] = elapsed / 1e9
         return facts.usage or Usage(), response
 

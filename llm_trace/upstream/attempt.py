@@ -208,7 +208,8 @@ class Attempt:
     def _saw(self, seen: int, at: int) -> None:
         """A chunk that is not one more token of the kind that came last."""
         self._seen |= seen
-        self._first_chunk = self._first_chunk or at
+        if seen & Seen.CHUNK:
+            self._first_chunk = self._first_chunk or at
         if not seen & Seen.TOKEN:
             return
         call = self.call

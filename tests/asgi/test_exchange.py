@@ -258,6 +258,18 @@ def test_roles_comments_and_empty_chunks_are_no_tokens(serve):
     )
 
 
+def test_a_comment_is_no_chunk_of_the_answer(serve):
+    """Servers send them to keep a connection alive while the request waits."""
+    ping = response_body(b": ping\n\n", more=True)
+    role = delta(role="assistant", content="")
+
+    record = serve(STREAM, 10 * MS, ping, 20 * MS, role, 5 * MS, delta(content="Hi"), DONE, END)
+    empty = serve(STREAM, 10 * MS, ping, DONE, END)
+
+    assert record["response"]["gen_ai.response.time_to_first_chunk"] == 0.03
+    assert "response" not in empty
+
+
 def test_reasoning_is_a_token_and_no_answer(serve):
     """The first answer is told apart from the first token; gaps run through both."""
     record = serve(

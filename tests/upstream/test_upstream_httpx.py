@@ -681,7 +681,20 @@ def test_a_token_that_comes_in_pieces_is_there_when_it_is_whole(module, clock):
 
     (call,) = record.calls
     assert (call.first_token - START, call.last_token - START) == (10, 15)
-    assert call.attributes[s.RESPONSE_TIME_TO_FIRST_CHUNK] == 4e-9
+    assert call.attributes[s.RESPONSE_TIME_TO_FIRST_CHUNK] == 10e-9
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [((4, b": ping\n\n", 6, event("a"), STOP, DONE), 10e-9), ((4, b": ping\n\n", 6, DONE), None)],
+    ids=["before a token", "alone"],
+)
+def test_a_comment_is_no_chunk_of_the_answer(body, expected, module, clock):
+    """An engine sends them to keep a connection alive while the request waits."""
+    record, _ = serve(streamed_by("async", module, Engine(clock, Answer(*body))), clock)
+
+    (call,) = record.calls
+    assert call.attributes.get(s.RESPONSE_TIME_TO_FIRST_CHUNK) == expected
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])

@@ -44,6 +44,8 @@ class Seen:
     """The terminator: [DONE], message_stop, response.completed, "done": true."""
     COMMENT = 512
     """A comment, ping or keep-alive."""
+    CHUNK = TOKEN | ROLE | USAGE | FINISH | ERROR
+    """Any part of the answer itself; what is left are comments and the terminator."""
 
 
 _BEGUN: Final = Seen.TOKEN | Seen.ROLE
