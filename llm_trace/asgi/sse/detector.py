@@ -19,7 +19,7 @@ from llm_trace.asgi.sse.facts import REASONS_LIMIT, Seen, StreamFacts, Usage
 from llm_trace.asgi.sse.framing import Framer, Oversized, fields_of, framing_of, line_of
 from llm_trace.asgi.sse.memory import Memory, opening_of
 from llm_trace.asgi.sse.oversized import bits_of_head
-from llm_trace.asgi.sse.shape import Shape, loosened
+from llm_trace.asgi.sse.shape import EVENT_LIMIT, Shape, loosened
 
 __all__ = ["Seen", "StreamFacts", "TokenDetector", "Usage", "framing_of"]
 
@@ -56,6 +56,7 @@ class TokenDetector:
         "_shape",
         "_sse",
         "_tail",
+        "_uncounted",
         "_unloosened",
         "facts",
         "held",
@@ -75,6 +76,7 @@ class TokenDetector:
         self._unloosened: Shape | None = None
         self._missed_at = 0
         self._bits = 0
+        self._uncounted = b""
         # The shape for bodies of one event, in the form that is cheapest to compare.
         self._head, self._tail = _NEVER, _NEVER
 
@@ -102,7 +104,9 @@ class TokenDetector:
 
     def close(self) -> int:
         """Return what the event was that the end of the stream left open; 0 if there is none."""
-        return self._read_all(self._framer.close()) if self._framer else 0
+        bits = self._read_all(self._framer.close()) if self._framer else 0
+        self._count()
+        return bits
 
     def _whole(self, body: bytes, framer: Framer) -> int:
         """Return what a body is that begins an event, and most often is one."""
@@ -136,6 +140,11 @@ class TokenDetector:
             self._loose, self._unloosened = self._unloosened.loose(), None
         if self._loose is None or not self._loose.fits(loosened(event)):
             return False
+        if self._bits & Seen.USAGE:
+            if len(event) > EVENT_LIMIT:
+                return False
+            self._uncounted = event
+            return True
         tokens = self.facts.token_events
         served, self._missed_at = tokens - self._missed_at, tokens
         # Learn the exact shape afresh if it did well until now: it will again in streams that stamp
@@ -161,6 +170,10 @@ class TokenDetector:
 
     def _read_unusual(self, event: bytes) -> int:
         """Return what an event is that has not the shape: remembered, nearly usual, or neither."""
+        if self._bits & Seen.USAGE:
+            if self._fits_loosely(event):
+                return self._bits
+            self._count()
         if self._memory is not None and (bits := self._recall(event, self._memory)):
             return bits
         return self._bits if self._fits_loosely(event) else self._parse(event)
@@ -184,6 +197,8 @@ class TokenDetector:
         if reading.pure:
             shape = Shape.learned(event, reading.key, reading.text, reading.bits)
             self._learn(shape)
+        elif reading.counted:
+            self._learn_counted(Shape.learned(event, reading.key, reading.text, reading.bits))
         if self._memory is not None and told == self.facts.told():
             said = tuple(self.facts.finish_reasons[reasons:])
             if len(self.facts.finish_reasons) < REASONS_LIMIT:  # else some may be left out
@@ -205,3 +220,17 @@ class TokenDetector:
         # Padding varies, too, which two comparisons cannot tell.
         self._head = _NEVER if shape.end else shape.head
         self._tail = shape.tail
+
+    def _learn_counted(self, shape: Shape | None) -> None:
+        """Learn from a token with counts: the next have others, so none is usual at sight."""
+        if shape is None:
+            return
+        self._shape, self._bits = None, shape.bits
+        self._loose, self._unloosened = None, shape
+        self._head = _NEVER
+
+    def _count(self) -> None:
+        """Read the counts of the last event that fitted but for its digits; no other's are left."""
+        event, self._uncounted = self._uncounted, b""
+        if event:
+            read(fields_of(event) if self._sse else line_of(event), self.facts)

@@ -67,7 +67,7 @@ def is_unfinished(seen: int) -> bool:
 
 
 class StreamFacts:
-    """What is known of one stream so far; bounded, and written by its detector only.
+    """What is known of one stream; bounded, written by its detector, and whole once that is closed.
 
     Attributes:
         usage: Token counts; the last non-null value of each wins.

@@ -53,6 +53,11 @@ class Reading:
         """Whether the event is content and nothing else worth knowing."""
         return bool(self.text) and not self.bits & ~_TOKEN_BITS
 
+    @property
+    def counted(self) -> bool:
+        """Whether the event is content and its counts, as servers send them that count along."""
+        return bool(self.text) and self.bits & ~_TOKEN_BITS == Seen.USAGE
+
     def token(self, kind: int, source: dict[str, object], key: str) -> None:
         """Note a token of `kind` if `source` has a non-empty string under `key`."""
         text = source.get(key)

@@ -22,6 +22,9 @@ class ReferenceDetector(TokenDetector):
     def _learn(self, shape: Shape | None) -> None:
         """Forget the shape."""
 
+    def _learn_counted(self, shape: Shape | None) -> None:
+        """Forget the shape."""
+
 
 def sse(*payloads: Any, event: str = "", end: str = "\n") -> bytes:
     """Return `payloads` (JSON values, or text as it is) as server-sent events."""

@@ -334,6 +334,46 @@ def test_a_stamp_that_changes_now_and_then_is_learned_afresh():
     assert [parsed for _, parsed in fed(*[old] * 9, new, new, old)] == [1, *[0] * 8, 1, 0, 0]
 
 
+def counting(tokens, **more):
+    """Return a chunk of a server that counts along."""
+    return sse(chat({"content": "Hi"}, usage={"completion_tokens": tokens}, **more))
+
+
+def test_counts_in_every_chunk_are_read_once():
+    """Only the last ones count, so those of the others are passed over."""
+    detector = CountedDetector()
+    bits = {detector.feed(counting(tokens)) for tokens in range(200)}
+    read = detector.parsed
+    detector.close()
+
+    assert (bits, read) == ({ANSWER | Seen.USAGE}, 1)
+    assert said(detector.facts) == {**CHAT, "token_events": 200, "usage": {"output_tokens": 199}}
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (sse(chat(choices=[], usage={"prompt_tokens": 7})), {"input_tokens": 7}),
+        (sse(chat({"content": "Hi"}, usage={"prompt_tokens": 7})), {"input_tokens": 7}),
+        (counting(5, x="y"), {"output_tokens": 5}),
+        (counting(5) + USUAL + counting(6), {"output_tokens": 6}),
+        (counting(5, padding="x" * 9_999), {"output_tokens": 5}),
+        (counting(5).replace(b"Hi", b"x" * 9_999), {"output_tokens": 5}),
+    ],
+    ids=["apart", "other counts", "another shape", "some without", "long shape", "long"],
+)
+def test_of_counts_the_last_of_each_kind_wins(last, expected):
+    """In whatever events they come; those that were passed over are not forgotten."""
+    counts = {"output_tokens": 3, **expected}
+
+    found = observed([counting(1), counting(2), counting(3), last])
+
+    assert found["usage"] == counts
+    assert found == observed([counting(1), counting(3), last], detector=ReferenceDetector) | {
+        "token_events": found["token_events"]
+    }
+
+
 def test_reasoning_that_turns_into_an_answer_is_learned_afresh():
     """Each kind keeps its bits, and costs one full reading."""
     think, answer = sse(chat({"reasoning": "hm"})), USUAL
@@ -462,7 +502,9 @@ EXTRAS = st.sampled_from(
     [
         *[{}] * 5,
         {"usage": None},
-        {"usage": {"prompt_tokens": 5, "completion_tokens": 1}},
+        *({"usage": {"prompt_tokens": 5, "completion_tokens": tokens}} for tokens in (0, 1, 22)),
+        {"usage": {"completion_tokens": 3}},
+        {"usage": {"completion_tokens": 4}, "obfuscation": "a1"},
         {"error": {"code": 503}},
         {"obfuscation": "a1"},
         {"obfuscation": "xyz"},
@@ -506,7 +548,7 @@ def test_shapes_change_nothing_but_the_cost(events):
     learning, reading = TokenDetector("sse"), ReferenceDetector("sse")
 
     assert [learning.feed(e) for e in events] == [reading.feed(e) for e in events]
-    assert said(learning.facts) == said(reading.facts)
+    assert [learning.close(), said(learning.facts)] == [reading.close(), said(reading.facts)]
 
 
 @given(st.lists(EVENTS, max_size=8), st.sampled_from([b"\n", b"\r\n", b"\r"]), st.data())
