@@ -425,6 +425,27 @@ def test_a_preempted_request_stalled(processor, http):
     assert (stalled.preemptions, stalled.requeued) == (1, 44_900)
 
 
+def test_a_token_that_came_after_the_preemption_did_not_stall(processor, http):
+    """Scheduling runs a step ahead: the news of the preemption comes with a token that was due."""
+    Join(Engine(processor))
+    for name in ("a-1", "a-2"):
+        processor.add_request(request(name))
+    both = [Output(name, events=begun(http)) for name in ("a-1", "a-2")]
+    step(processor, http, *both, after=5_000)
+    step(processor, http, Output("a-1"), Output("a-2"), after=10_000)
+    out = [Event(PREEMPTED, seconds(http.fake.now + 9_000))]
+    step(processor, http, Output("a-1"), Output("a-2", events=out), after=10_000)
+    for _ in range(5):
+        step(processor, http, Output("a-1"), after=10_000)
+    back = [Event(SCHEDULED, seconds(http.fake.now))]
+    step(processor, http, Output("a-1"), Output("a-2", events=back), after=10_000)
+    record = http.timeline.calls[1].freeze()
+
+    assert (record.longest_gap, record.stall_cause) == (60_000, "preempted")
+    assert (record.preemptions, record.requeued) == (1, 51_000)
+    assert [gap.preempted for gap in http.timeline.calls[1].ticks._missed] == [True]
+
+
 def test_the_batch_is_what_the_step_before_left(processor, http):
     """Three ran and one waited when this request was first scheduled."""
     join = Join(fcfs(processor))

@@ -216,7 +216,7 @@ class Join:
         preempted = False
         for event in output.events or ():
             kind = _EVENTS.get(int(event.type))
-            preempted = preempted or kind == "preempted"
+            preempted = preempted or (kind == "scheduled" and call.preempted > 0)
             if kind == "queued" and self.clock.contradicts(event.timestamp, call.handed_off):
                 at = self.clock.move(at, _now())
                 self._steps.add(at)
