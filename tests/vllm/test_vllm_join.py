@@ -536,6 +536,27 @@ def test_steps_of_several_engines_are_told_apart(processor, http):
     assert all(not call.ticks._missed for call in http.timeline.calls[1:])
 
 
+def test_the_parts_of_a_step_are_one_step(processor, http):
+    """vLLM hands the outputs of a large step on in parts; one may be of new requests only."""
+    join = Join(Engine(processor))
+    join.ranks = 2
+    for name in ("a-0", "a-1"):
+        processor.add_request(request(name))
+    parts = [[Output(name, events=begun(http))] for name in ("a-0", "a-1")]
+    http.fake.advance(5_000)
+    for part in parts:
+        processor.process_outputs(part, seconds(http.fake.now), None)
+    join.reported(stats(2, 0), 1)
+    for _ in range(3):
+        step(processor, http, Output("a-0"), Output("a-1"), after=10_000)
+        join.reported(stats(2, 0), 1)
+    records = [call.freeze() for call in http.timeline.calls]
+
+    assert [record.first_token for record in records] == [http.fake.now - 30_000] * 2
+    assert [record.token_gaps.total for record in records] == [30_000] * 2
+    assert [record.rank for record in records] == [1, 1]
+
+
 def test_a_stop_string_ends_a_request_at_its_step(processor, http):
     """vLLM finds it itself, and the engine goes on until it hears of it: for nobody."""
     stopped = SimpleNamespace(reqs_to_abort=["a-1"])

@@ -136,7 +136,7 @@ class Join:
         if self.tier != ENGINE_EVENTS:
             return
         calls = self._calls
-        steps = self._steps = self._steps_of(outputs)
+        steps = self._steps = self._steps_of(outputs, step)
         at, before = self._over(steps, step or 0.0)
         self._emitted += len(outputs)
         for output in outputs:
@@ -164,9 +164,9 @@ class Join:
             steps.add(self.clock.observe(stamp, _now()))
         return steps.last, self._before
 
-    def _steps_of(self, outputs: Iterable[Any]) -> Steps:
+    def _steps_of(self, outputs: Iterable[Any], stamp: float | None) -> Steps:
         """The steps of the engine that these outputs are of: new ones where nobody can say yet."""
-        if self.ranks == 1:
+        if self.ranks == 1 or stamp == self._stamp:  # the latter: another part of the same step
             return self._steps
         for output in outputs:
             call = self._calls.get(output.request_id)
