@@ -557,6 +557,27 @@ def test_the_parts_of_a_step_are_one_step(processor, http):
     assert [record.rank for record in records] == [1, 1]
 
 
+def test_an_engine_that_reports_before_its_first_output_has_steps_of_its_own(processor, http):
+    """It computes a prompt in chunks, while the other one decodes."""
+    join = Join(Engine(processor))
+    join.ranks = 2
+    for name in ("a-0", "a-1"):
+        processor.add_request(request(name))
+    step(processor, http, Output("a-0", events=begun(http)), after=5_000)
+    join.reported(stats(1, 0), 0)
+    join.reported(stats(1, 0), 1)
+    step(processor, http, Output("a-1", events=begun(http)), after=5_000)
+    join.reported(stats(1, 0), 1)
+    for rank in (0, 1) * 3:
+        step(processor, http, Output(f"a-{rank}"), after=10_000)
+        join.reported(stats(1, 0), rank)
+    records = [call.freeze() for call in http.timeline.calls]
+
+    assert [record.rank for record in records] == [0, 1]
+    assert [record.stall_cause for record in records] == [None, None]
+    assert not any(call.ticks._missed for call in http.timeline.calls)
+
+
 def test_a_stop_string_ends_a_request_at_its_step(processor, http):
     """vLLM finds it itself, and the engine goes on until it hears of it: for nobody."""
     stopped = SimpleNamespace(reqs_to_abort=["a-1"])

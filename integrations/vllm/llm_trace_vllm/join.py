@@ -307,7 +307,9 @@ class Join:
     def _of_rank(self, rank: int, fresh: Iterable[EngineCall]) -> tuple[Steps, Reports]:
         found = self._by_rank.get(rank)
         if found is None:
-            found = self._by_rank[rank] = (self._steps, Reports())
+            theirs = [steps for steps, _ in self._by_rank.values()]
+            own = Steps() if self._steps in theirs else self._steps  # it reports before any output
+            found = self._by_rank[rank] = (own, Reports())
         elif found[0] is not self._steps and fresh:
             found[0].add(self._steps.last)
             for call in fresh:
