@@ -684,4 +684,5 @@ def test_an_engine_without_events_is_said_once(processor, http, caplog):
         step(processor, http, Output(name), after=1_000)
 
     assert [r.message.count("--disable-log-stats") for r in caplog.records] == [1]
+    assert all(call.first_token for call in http.timeline.calls)
     assert frozen(http).ttft_phases["engine"] > 0

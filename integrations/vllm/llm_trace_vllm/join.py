@@ -41,6 +41,9 @@ _SWEEP_AT: Final = 256
 LAG_NS: Final = 20_000_000
 """How late a step without outputs may be heard of: it brings no stamp of its end."""
 
+_NO_STEP: Final = -1
+"""Where no step came before: no call has its last token then, as none yet would have at 0."""
+
 # vllm.v1.engine.EngineCoreEventType, the same since 0.11; compared as integers.
 _EVENTS: Final = {1: "queued", 2: "scheduled", 3: "preempted"}
 
@@ -160,7 +163,7 @@ class Join:
         if stamp != self._stamp or not stamp:
             self._stamp = stamp
             self._emitted, self._fresh = 0, []  # where nobody reports, too
-            self._before = steps.last
+            self._before = steps.last or _NO_STEP
             steps.add(self.clock.observe(stamp, _now()))
         return steps.last, self._before
 
