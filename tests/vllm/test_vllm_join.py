@@ -686,3 +686,25 @@ def test_an_engine_without_events_is_said_once(processor, http, caplog):
     assert [r.message.count("--disable-log-stats") for r in caplog.records] == [1]
     assert all(call.first_token for call in http.timeline.calls)
     assert frozen(http).ttft_phases["engine"] > 0
+
+
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_a_request_that_is_given_up_before_any_output_says_nothing_of_the_engine(
+    processor, http, caplog, reason
+):
+    """vLLM sends its end without events, whatever it notes: it had not begun, nothing is warm."""
+    Join(Engine(processor))
+    for name in ("given-up", "a-1"):
+        processor.add_request(request(name))
+    events = begun(http)
+    step(processor, http, Output("given-up", [], finish_reason=reason), after=5_000)
+    step(processor, http, Output("a-1", events=events), after=5_000)
+    given_up, first = http.timeline.calls
+
+    assert caplog.records == []
+    assert (given_up.finish_reason, given_up.first_token, given_up.returned) == (
+        reason,
+        0,
+        http.fake.now - 5_000,
+    )
+    assert first.cold

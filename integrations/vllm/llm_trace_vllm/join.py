@@ -236,15 +236,18 @@ class Join:
             self._end(output.request_id, str(output.finish_reason), at)
 
     def _first_output(self, call: EngineCall, output: Any, at: int) -> None:
+        self._fresh.append(call)
+        pooled = getattr(output, "pooling_output", None) is not None
+        if not (pooled or output.new_token_ids):
+            return  # given up before it was computed, which vLLM says without its events
         if not call.scheduled:
             self._say_unsplit()
         self._warm_since = self._warm_since or at
         call.cold = bool(call.scheduled) and call.scheduled < self._warm_since
         call.usage(cached_tokens=cached_tokens(output))
         call.external = external_tokens(output)
-        if getattr(output, "pooling_output", None) is not None:
+        if pooled:
             call.mark("first_token", at)  # the result of a model without tokens
-        self._fresh.append(call)
         self._steps.has_prefill()
 
     def _say_unsplit(self) -> None:
