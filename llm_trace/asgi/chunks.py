@@ -12,7 +12,7 @@ nobody held it, and no second clock read is spent on knowing that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from llm_trace.asgi.gaps import GapCounter
@@ -46,8 +46,14 @@ class Watcher(Protocol):
 
 
 def snapshot(message: Message) -> Message:
-    """`message` as the app sent it: middlewares outside of us may write into the very object."""
+    """`message` as the app sent it: middlewares outside of us may write into the very object.
+
+    Headers may be an iterator, as Sanic's are: what reads it first leaves nothing to the next, so
+    the message gets a list in its place.
+    """
     headers = message.get("headers")
+    if headers is not None and isinstance(headers, Iterator):
+        message["headers"] = headers = list(headers)
     if type(headers) is list:
         return {**message, "headers": tuple(headers)}
     return {**message}

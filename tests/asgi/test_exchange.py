@@ -199,6 +199,31 @@ def test_messages_pass_as_the_same_objects_in_the_same_order(kind, reads):
     assert len(recorder.records) == 1
 
 
+@pytest.mark.parametrize("asks", [(), ((b"x-llm-trace-ledger", b"1"),)])
+def test_headers_that_can_be_read_once_reach_server_and_record(clock, asks):
+    """Frameworks may give an iterator: the client gets every header, and the stream is watched."""
+    recorder, server = Recorder(), Server(ASKED)
+    headers = [(b"content-type", b"text/event-stream"), (b"x-own", b"1")]
+
+    async def send(message):
+        if "headers" in message:
+            message = {**message, "headers": list(message["headers"])}
+        await server.send(message)
+
+    async def app(_scope, receive, send):
+        await receive()
+        await send({**STREAM, "headers": iter(headers)})
+        await send(delta(content="Hi"))
+        await send(DONE)
+        await send(END)
+
+    serving = watched(app, recorder, clock=clock)
+    asyncio.run(serving(http_scope(headers=asks), server.receive, send))
+
+    assert [*headers, *asks] == server.sent[0]["headers"]
+    assert recorder.record.streamed
+
+
 def test_a_body_that_the_app_refuses_is_never_asked_for(clock):
     """An app that answers 401 without reading makes no receive call, so no `100 Continue`."""
     server = Server(b"secret")
