@@ -30,6 +30,9 @@ from llm_trace.core.usage import Usage
 _memory: Final = Memory()
 """What the streams of this process were seen to say alike."""
 
+_BODIES: Final = frozenset({"http.response.body", "http.response.zerocopysend"})
+"""Messages with a part of the body: as bytes, or as a file that is open."""
+
 
 class Reply:
     """What the app sends, as it goes by.
@@ -169,7 +172,7 @@ class Reply:
 
     def _look_for_end(self, message: Message, now: int) -> None:
         kind = message["type"]
-        if kind == "http.response.body":
+        if kind in _BODIES:
             over = not message.get("more_body", False) and not self._trailers
         elif kind == "http.response.trailers":
             over = not message.get("more_trailers", False)

@@ -971,6 +971,18 @@ def test_a_file_sent_by_path_ends_the_response(clock):
     assert ("ok", MS) == (recorder.record.outcome, recorder.record.duration)
 
 
+def test_a_file_sent_by_its_descriptor_ends_the_response(clock):
+    """`http.response.zerocopysend` is a part of the body, and the last one unless it says more."""
+    recorder = Recorder()
+    part = {"type": "http.response.zerocopysend", "file": 3}
+    more = {**part, "more_body": True}
+    app = scripted(clock, response_start("text/html"), MS, more, MS, part, 9 * MS)
+
+    asyncio.run(drive(app, recorder, scope=http_scope("/page"), clock=clock))
+
+    assert ("ok", 2 * MS) == (recorder.record.outcome, recorder.record.duration)
+
+
 def test_a_request_torn_down_from_another_context_is_recorded(clock):
     """A coroutine closed by the garbage collector or another task ends as cancelled, quietly."""
     recorder = Recorder()

@@ -52,6 +52,7 @@ SENDS = st.one_of(
     st.sampled_from(
         [
             {"type": "http.response.pathsend", "path": "/x"},
+            {"type": "http.response.zerocopysend", "file": 3},
             {"type": "http.response.debug", "info": {}},
             {"type": "http.response.push", "path": "/y", "headers": []},
         ]
