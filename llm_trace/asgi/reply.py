@@ -23,6 +23,7 @@ from llm_trace.asgi.sse import (
     is_unfinished,
 )
 from llm_trace.asgi.types import Message, Send
+from llm_trace.core.outcome import SUCCESS
 from llm_trace.core.record import ChunkGaps
 from llm_trace.core.timeline import Timeline
 from llm_trace.core.usage import Usage
@@ -121,6 +122,8 @@ class Reply:
     def _choose_watch(self, content_type: str) -> None:
         framing = framing_of(content_type)
         self._watch = self._plain_body
+        if framing == "text" and self.status not in SUCCESS:
+            return  # it says what went wrong
         if framing == "text" and not (self._declared or self.timeline.calls):
             self._watch = self._undeclared  # any text is a token only in a generation
         elif framing is not None and not self.hidden:

@@ -20,6 +20,7 @@ library need be loaded."""
 
 TIMEOUT_STATUS: Final = frozenset({408, 504})
 UNAVAILABLE: Final = 503
+SUCCESS: Final = range(200, 300)
 CLIENT_FAULT: Final = range(400, 500)
 MAX_ERROR_TYPE: Final = 64
 FAILED_FINISHES: Final = frozenset({"abort", "error"})

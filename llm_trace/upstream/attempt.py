@@ -21,7 +21,7 @@ from llm_trace.asgi.sse import Seen, StreamFacts, TokenDetector, framing_of, is_
 from llm_trace.core import faults, inband
 from llm_trace.core.engine_call import EngineCall
 from llm_trace.core.inside import Inside
-from llm_trace.core.outcome import CLIENT_FAULT, Ending, decide
+from llm_trace.core.outcome import CLIENT_FAULT, SUCCESS, Ending, decide
 from llm_trace.core.timeline import Timeline
 from llm_trace.upstream import said, wire
 from llm_trace.upstream.sieve import Sieve
@@ -162,6 +162,8 @@ class Attempt:
         self._ending.status = status
         kind = header("content-type") or ""
         framing = framing_of(kind)
+        if framing == "text" and status not in SUCCESS:
+            framing = None  # it says what went wrong
         if framing is not None:
             self._detector = TokenDetector(framing)
             self._ends = framing != "text"

@@ -570,6 +570,21 @@ def test_text_of_any_other_route_is_only_text(serve):
     )
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/assistant"])
+@pytest.mark.parametrize(
+    ("status", "outcome"), [(307, "ok"), (404, "rejected"), (500, "error"), (504, "timeout")]
+)
+def test_text_that_says_what_went_wrong_is_no_token(serve, status, outcome, path):
+    """A page of Starlette's about an error was not generated, whatever the route and its calls."""
+    call, end = LaterCall(), response_body(b"Internal Server Error")
+    start = response_start("text/plain", status)
+
+    record = serve(call.begin, call.end, start, MS, end, scope=http_scope(path))
+
+    assert outcome == record["outcome"]
+    assert not {"ttft", "answer", "streamed", "response"} & record.keys()
+
+
 @pytest.mark.parametrize("opens", ["before the response", "inside the response"])
 def test_text_around_an_engine_call_is_generated(serve, opens):
     """A call makes text tokens, also where a generator makes it after the response began."""

@@ -360,6 +360,24 @@ def test_an_engine_that_does_not_answer(answer, outcome, kind, module, clock):
     assert call.error_type == (kind or "Overloaded")
 
 
+def test_text_that_says_what_went_wrong_is_no_token(module, clock):
+    """A proxy's refusal in plain text has no token, and what is tried after it is the same call."""
+    text = {"content-type": "text/plain"}
+    refusal = Answer(b"upstream connect error", status=503, headers=text, wait=10)
+    engine = Engine(clock, refusal, Answer(*STREAM))
+
+    async def work():
+        client = async_client(module, engine)
+        await client.post(URL, json=BODY)
+        yield (await client.post(URL, json=BODY)).content
+
+    record, _ = serve(work, clock)
+
+    (call,) = record.calls
+    assert START + 20 == call.first_token
+    assert ("503",) == call.attributes[s.UPSTREAM_FAILURES]
+
+
 def test_clients_built_before_and_after(module, clock):
     """Both are watched; turned off, neither is, and the class is as it was."""
     switch_off()
