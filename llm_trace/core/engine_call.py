@@ -219,6 +219,7 @@ class EngineCall:
             self.error_type = error_type(error)
 
     def __enter__(self) -> Self:
+        self.returned, self.error_type = 0, None  # entered again, by a retry, it goes on
         self.timeline.open_call(self)
         return self
 
