@@ -82,16 +82,19 @@ def annotate(**attributes: object) -> None:
     current().annotate(attributes)
 
 
-def user(identifier: str) -> None:
+def user(identifier: object) -> None:
     """Say whose request it is: only a hash of it by the setting `user_key` is kept, on the root.
 
     Args:
-        identifier: Whatever names the user in the app; without a key nothing is kept of it.
+        identifier: Whatever names the user in the app, such as a number or a UUID: it is taken as
+            text. None is nobody. Without a key nothing is kept of it.
     """
     timeline = current()
     key = timeline.settings.user_key if timeline.settings is not None else None
+    if identifier is None:
+        return
     if key is not None:
-        timeline.annotate({s.USER_PSEUDONYM: pseudonym(identifier, key)})
+        timeline.annotate({s.USER_PSEUDONYM: pseudonym(str(identifier), key)})
     elif not timeline.closed:
         faults.drop("user_without_key")
 

@@ -7,6 +7,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context, ContextVar, copy_context
+from uuid import UUID
 
 import pytest
 
@@ -736,6 +737,19 @@ def test_a_user_is_kept_as_a_keyed_hash_or_not_at_all(clock, key):
     expected = {semconv.USER_PSEUDONYM: pseudonym("alice@example.com", key)} if key else {}
     assert expected == kept
     assert faults.dropped["user_without_key"] - before == (key is None)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "texts"), [(7, ["7"]), (UUID(int=7), [str(UUID(int=7))]), (None, [])]
+)
+def test_a_user_of_any_type_is_taken_as_text_and_none_is_nobody(clock, identifier, texts):
+    """An app's ids are numbers and UUIDs as often as text, and a guest has none."""
+    with Request(clock) as request_:
+        request_.timeline.settings = Settings(user_key="a key of sixteen")
+        llm_trace.user(identifier)
+        kept = list(request_.timeline.attributes.values())
+
+    assert [pseudonym(text, "a key of sixteen") for text in texts] == kept
 
 
 def test_outside_a_request_there_is_no_user():
