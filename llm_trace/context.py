@@ -113,7 +113,7 @@ def engine_call(operation: str, model: str, **attributes: object) -> EngineCall:
         **attributes: More attributes for the call's span.
     """
     timeline = current()
-    call = _OpenCall(timeline, operation, model, attributes=attributes)
+    call = _OpenCall(timeline, operation, model, attributes)
     call.parent_span_id = place()
     return call
 
@@ -121,10 +121,17 @@ def engine_call(operation: str, model: str, **attributes: object) -> EngineCall:
 class _OpenCall(EngineCall):
     """A call that the app opens by hand: what is sent to an engine inside of it is that call."""
 
-    __slots__ = ("_token",)
+    __slots__ = ("_tokens",)
+
+    def __init__(
+        self, timeline: Timeline, operation: str, model: str, attributes: dict[str, object]
+    ) -> None:
+        super().__init__(timeline, operation, model, attributes=attributes)
+        self._tokens: list[Token[EngineCall | None]] = []
+        """One for each entry that is not left yet."""
 
     def __enter__(self) -> Self:
-        self._token = _call.set(self)
+        self._tokens.append(_call.set(self))
         super().__enter__()
         return self
 
@@ -135,7 +142,8 @@ class _OpenCall(EngineCall):
         trace: TracebackType | None,
     ) -> None:
         self.end(error)
-        _reset(self._token)
+        if self._tokens:
+            _reset(self._tokens.pop())
 
 
 def open_call() -> EngineCall | None:

@@ -595,6 +595,18 @@ def test_a_call_is_open_until_an_async_with_ends_too(request_):
     asyncio.run(nested())
 
 
+def test_a_call_entered_within_itself_is_open_until_its_last_exit(request_):
+    """Every entry is undone once; an exit too many does nothing."""
+    call = context.engine_call("chat", "m")
+    with context.engine_call("chat", "m") as outer:
+        with call, call:
+            assert context.open_call() is call
+        assert context.open_call() is outer
+        call.__exit__(None, None, None)
+        assert context.open_call() is outer
+    assert [outer, call] == request_.timeline.calls
+
+
 def test_a_call_of_another_request_is_not_open_here(request_):
     """Work that inherits the context of one request and serves another opens its own."""
     with context.engine_call("chat", "m"):
