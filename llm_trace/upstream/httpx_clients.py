@@ -7,6 +7,7 @@ would, so that its bytes can be watched on their way; nothing is read ahead.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -28,6 +29,8 @@ def patch(patches: Patches, module: ModuleType) -> None:
     async_stream = type("WatchedAsyncStream", (_WatchedAsync, module.AsyncByteStream), {})
     patches.wrap(module.Client, "send", lambda send: _sync_send(patches, send, sync_stream))
     patches.wrap(module.AsyncClient, "send", lambda send: _async_send(patches, send, async_stream))
+    patches.wrap(module.Response, "iter_bytes", _decoding)
+    patches.wrap(module.Response, "aiter_bytes", _decoding_async)
 
 
 def _begin(request: Any) -> Attempt | None:
@@ -135,17 +138,15 @@ def _watch(response: Any, attempt: Attempt, watched: type[Any]) -> None:
         response.stream = watched(response.stream, attempt)
     else:
         response.stream = watched(response.stream, _Compressed(attempt))
-        response.iter_bytes = _decoded(response.iter_bytes, attempt)
-        response.aiter_bytes = _decoded_async(response.aiter_bytes, attempt)
 
 
 class _Compressed:
     """Of a compressed answer the wire tells only the end: it is watched where it is decoded."""
 
     def __init__(self, attempt: Attempt) -> None:
-        self.failed = attempt.failed
-        self.left = attempt.left
-        self._attempt = attempt
+        self.attempt = attempt
+        self.decoder: Callable[[], Any] = lambda: None
+        """The generator of what comes out of the decoder; an app may drop it, to stop reading."""
 
     def read(self, data: bytes) -> bytes:
         """The bytes as they are."""
@@ -153,37 +154,85 @@ class _Compressed:
 
     def complete(self) -> bytes:
         """The wire is at its end; the decoder may hold some more."""
-        self._attempt.received()
+        self.attempt.received()
         return b""
 
+    def failed(self, error: BaseException) -> None:
+        """The wire failed, or is read no further."""
+        if isinstance(error, GeneratorExit):
+            self.left()
+        else:
+            self.attempt.failed(error)
 
-def _decoded(iter_bytes: Callable[..., Iterator[bytes]], attempt: Attempt) -> Callable[..., Any]:
-    return lambda *args, **kwargs: _sifted(iter_bytes(*args, **kwargs), attempt)
+    def left(self) -> None:
+        """The wire is let go of; where the decoder does that, it goes on, and ends by itself."""
+        decoder = self.decoder()
+        if not (getattr(decoder, "gi_running", False) or getattr(decoder, "ag_running", False)):
+            self.attempt.left()
+
+
+def _decoding(iter_bytes: Callable[..., Iterator[bytes]]) -> Callable[..., Iterator[bytes]]:
+    def decoded(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
+        parts = iter_bytes(self, *args, **kwargs)
+        compressed = _compressed(self)
+        if compressed is not None:
+            parts = _sifted(parts, compressed.attempt)
+            compressed.decoder = weakref.ref(parts)
+        return parts
+
+    return decoded
+
+
+def _decoding_async(
+    aiter_bytes: Callable[..., AsyncIterator[bytes]],
+) -> Callable[..., AsyncIterator[bytes]]:
+    def decoded(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[bytes]:
+        parts = aiter_bytes(self, *args, **kwargs)
+        compressed = _compressed(self)
+        if compressed is not None:
+            parts = _sifted_async(parts, compressed.attempt)
+            compressed.decoder = weakref.ref(parts)
+        return parts
+
+    return decoded
+
+
+def _compressed(response: Any) -> _Compressed | None:
+    """What watches `response` where it is decoded, if it is."""
+    stream = getattr(response, "stream", None)
+    attempt = stream.attempt if isinstance(stream, _Watched) else None
+    return attempt if isinstance(attempt, _Compressed) else None
 
 
 def _sifted(parts: Iterable[bytes], attempt: Attempt | _Compressed) -> Iterator[bytes]:
-    for data in parts:
-        kept = attempt.read(data)
-        if kept:
-            yield kept
-    rest = attempt.complete()
-    if rest:
-        yield rest
-
-
-def _decoded_async(
-    aiter_bytes: Callable[..., AsyncIterator[bytes]], attempt: Attempt
-) -> Callable[..., Any]:
-    return lambda *args, **kwargs: _sifted_async(aiter_bytes(*args, **kwargs), attempt)
+    try:
+        for data in parts:
+            kept = attempt.read(data)
+            if kept:
+                yield kept
+        rest = attempt.complete()
+        if rest:
+            yield rest
+    except BaseException as error:
+        attempt.failed(error)
+        raise
 
 
 async def _sifted_async(
-    parts: AsyncIterable[bytes], attempt: Attempt | _Compressed
+    stream: AsyncIterable[bytes], attempt: Attempt | _Compressed
 ) -> AsyncIterator[bytes]:
-    async for data in parts:
-        kept = attempt.read(data)
-        if kept:
-            yield kept
+    parts: Any = stream.__aiter__()
+    try:
+        async for data in parts:
+            kept = attempt.read(data)
+            if kept:
+                yield kept
+    except BaseException as error:
+        attempt.failed(error)
+        raise
+    finally:
+        if hasattr(parts, "aclose"):
+            await parts.aclose()
     rest = attempt.complete()
     if rest:
         yield rest
@@ -194,7 +243,7 @@ class _Watched:
 
     def __init__(self, stream: Any, attempt: Attempt | _Compressed) -> None:
         self._stream = stream
-        self._attempt = attempt
+        self.attempt = attempt
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)  # such as `elapsed` of httpx2
@@ -202,42 +251,23 @@ class _Watched:
 
 class _WatchedSync(_Watched):
     def __iter__(self) -> Iterator[bytes]:
-        try:
-            yield from _sifted(self._stream, self._attempt)
-        except BaseException as error:
-            self._attempt.failed(error)
-            raise
+        return _sifted(self._stream, self.attempt)
 
     def close(self) -> None:
         """Let go of the connection."""
         try:
             self._stream.close()
         finally:
-            self._attempt.left()
+            self.attempt.left()
 
 
 class _WatchedAsync(_Watched):
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        attempt = self._attempt
-        parts = self._stream.__aiter__()
-        try:
-            async for data in parts:
-                kept = attempt.read(data)
-                if kept:
-                    yield kept
-        except BaseException as error:
-            attempt.failed(error)
-            raise
-        finally:
-            if hasattr(parts, "aclose"):
-                await parts.aclose()
-        rest = attempt.complete()
-        if rest:
-            yield rest
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return _sifted_async(self._stream, self.attempt)
 
     async def aclose(self) -> None:
         """Let go of the connection."""
         try:
             await self._stream.aclose()
         finally:
-            self._attempt.left()
+            self.attempt.left()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import pickle
 
 import pytest
 from staged_engine import (
@@ -617,6 +618,85 @@ def test_a_compressed_answer_is_watched_where_it_is_decoded(way, module, clock):
     (call,) = record.calls
     assert (call.usage.output_tokens, call.attributes[s.UPSTREAM_OUTCOME]) == (2, "ok")
     assert record.phases[s.QUEUE_WAIT] == 40 * US
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_compressed_answer_read_in_chunks_of_the_apps_size(way, module, clock):
+    """What the client hands out after the wire is at its end is seen as well."""
+    packed = gzip.compress(b"".join((event("a"), STOP, USAGE, DONE)))
+    engine = Engine(clock, Answer(packed, headers={**SSE, "content-encoding": "gzip"}))
+
+    async def work():
+        if way == "sync":
+            with sync_client(module, engine).stream("POST", URL, json=BODY) as response:
+                for data in response.iter_bytes(4096):
+                    yield data
+        else:
+            client = async_client(module, engine)
+            async with client.stream("POST", URL, json=BODY) as response:
+                async for data in response.aiter_bytes(4096):
+                    yield data
+
+    record, _ = serve(work, clock)
+
+    (call,) = record.calls
+    assert ("stop", 2, True) == (call.finish_reason, call.usage.output_tokens, bool(call.returned))
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_compressed_answer_that_cannot_be_decoded_is_an_error(way, module, clock):
+    """The decoder's fault is what ended the call, and goes on to the app."""
+    headers = {**JSON, "content-encoding": "gzip"}
+    engine = Engine(clock, Answer(b"no gzip", headers=headers))
+
+    async def work():
+        client = (sync_client if way == "sync" else async_client)(module, engine)
+        try:
+            answer = client.post(URL, json=BODY)
+            yield answer.content if way == "sync" else (await answer).content
+        except module.DecodingError:
+            yield b"no answer"
+
+    record, body = serve(work, clock)
+
+    (call,) = record.calls
+    assert b"no answer" == body
+    assert "error" == call.attributes[s.UPSTREAM_OUTCOME]
+    assert call.error_type.endswith("DecodingError")
+
+
+def test_a_compressed_answer_that_the_app_reads_no_further_is_dropped_at_once(module, clock):
+    """Nothing of ours keeps the iterator: a loop that is left lets go of the call."""
+    headers = {**SSE, "content-encoding": "gzip"}
+    engine = Engine(clock, Answer(gzip.compress(event("a")), 5, b"", 5, headers=headers))
+    returned = []
+
+    async def work():
+        with sync_client(module, engine).stream("POST", URL, json=BODY) as response:
+            for data in response.iter_bytes():
+                yield data
+                break
+            returned.extend(call.returned for call in llm_trace.current().calls)
+
+    serve(work, clock)
+
+    assert [START] == returned
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_an_answer_may_still_be_pickled(encoding, module, clock):
+    """As by a cache of answers, in a request as outside of one."""
+    content = b'{"choices": []}'
+    body = gzip.compress(content) if encoding == "gzip" else content
+    engine = Engine(clock, Answer(body, headers={**JSON, "content-encoding": encoding}))
+
+    async def work():
+        response = await async_client(module, engine).post(URL, json=BODY)
+        yield pickle.loads(pickle.dumps(response)).content  # noqa: S301 - our own
+
+    _, read = serve(work, clock)
+
+    assert content == read
 
 
 def test_a_compressed_answer_that_is_passed_on_as_it_is(module, clock):
