@@ -8,7 +8,7 @@ and the client's pass untouched.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
 from typing import TypeVar
@@ -123,7 +123,8 @@ class Attempt:
             self.failed(error)
             raise
         finally:
-            _sending.reset(token)
+            with suppress(ValueError):  # a call that is torn down may end in another context
+                _sending.reset(token)
             timeline.deactivate(active)
             wire.undress(headers, before)
 
