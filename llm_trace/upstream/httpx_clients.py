@@ -34,14 +34,16 @@ def patch(patches: Patches, module: ModuleType) -> None:
 
 
 def _begin(request: Any) -> Attempt | None:
-    def read() -> bytes:
-        try:
-            content: bytes = request.content
-        except Exception:  # noqa: BLE001 - httpx and httpx2 have classes of their own for it
-            return b""  # a body that is made while it is sent
-        return content
+    return begin(request.method, lambda: _url(request.url), lambda: _content(request))
 
-    return begin(request.method, lambda: _url(request.url), read)
+
+def _content(message: Any) -> bytes:
+    """The body; b"" of one that is made while it is sent, or was read away by somebody else."""
+    try:
+        content: bytes = message.content
+    except Exception:  # noqa: BLE001 - httpx and httpx2 have classes of their own for it
+        return b""
+    return content
 
 
 def _url(url: Any) -> Url:
@@ -102,7 +104,11 @@ def _heard(request: Any, hear: Callable[..., Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        request.extensions = before
+        after = dict(request.extensions)  # where the app's hooks may have put something, too
+        if after.get(_TRACE) is hear:
+            del after[_TRACE]
+            after.update((name, value) for name, value in before.items() if name == _TRACE)
+        request.extensions = after
 
 
 def _hearing(request: Any, attempt: Attempt) -> Callable[..., Any]:
@@ -132,7 +138,7 @@ def _hearing_async(request: Any, attempt: Attempt) -> Callable[..., Any]:
 def _watch(response: Any, attempt: Attempt, watched: type[Any]) -> None:
     attempt.answered(response.status_code, response.headers.get)
     if response.is_stream_consumed:  # a transport that answered with all of it
-        attempt.read(response.content)
+        attempt.read(_content(response))
         attempt.complete()
     elif response.headers.get("content-encoding", "identity") == "identity":
         response.stream = watched(response.stream, attempt)

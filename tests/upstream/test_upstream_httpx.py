@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gzip
 import pickle
 
@@ -30,7 +31,7 @@ from llm_trace.core import faults
 from llm_trace.core.identity import TraceIdentity
 from llm_trace.core.inband import END, FIRST_TOKEN, comment, server_timing
 from llm_trace.core.tracer import NoTracer
-from llm_trace.testing import START
+from llm_trace.testing import START, Recorder, drive
 from llm_trace.upstream import switch_off, switch_on
 
 pytestmark = pytest.mark.usefixtures("_watching")
@@ -157,6 +158,56 @@ def test_the_apps_request_is_left_as_it_was(module, clock):
     assert before == request.headers.raw
     assert "traceparent" in engine.asked[0]
     assert {"traceparent", "x-llm-trace-ledger"}.isdisjoint(engine.asked[1])
+
+
+@pytest.mark.parametrize("own", [{}, {"trace": lambda _event, _info: None}])
+def test_what_a_hook_of_the_apps_puts_into_the_extensions_stays(own, module, clock):
+    """The request has what the app gave it and its hook added, and nothing of ours."""
+    client = sync_client(module, Engine(clock, Answer(*STREAM)))
+    client.event_hooks["request"] = [lambda request: request.extensions.update(begun=7)]
+    request = client.build_request("POST", URL, json=BODY, extensions=own)
+    before = dict(request.extensions)
+
+    async def work():
+        yield client.send(request).content
+
+    serve(work, clock)
+
+    assert {**before, "begun": 7} == request.extensions
+
+
+def test_an_answer_that_a_hook_of_the_apps_reads_away_is_as_without_us(module, clock):
+    """Its head is all that is left for the app, and all that is known of the call."""
+    client = sync_client(module, Engine(clock, Answer(*STREAM)))
+    client.event_hooks["response"] = [lambda response: list(response.iter_raw())]
+
+    async def work():
+        with client.stream("POST", URL, json=BODY) as response:
+            yield str(response.status_code).encode()
+
+    record, body = serve(work, clock)
+
+    (call,) = record.calls
+    assert b"200" == body
+    assert (0, "ok") == (call.first_token, call.attributes[s.UPSTREAM_OUTCOME])
+
+
+def test_a_call_torn_down_from_another_context_ends_quietly(module, clock):
+    """Closed by another task or the garbage collector while it waits for the engine."""
+    recorder = Recorder()
+
+    class Transport(module.AsyncBaseTransport):
+        async def handle_async_request(self, _request):
+            await asyncio.sleep(0)
+
+    async def app(_scope, _receive, _send):
+        await module.AsyncClient(transport=Transport()).post(URL, json=BODY)
+
+    running = drive(app, recorder, clock=clock)
+    contextvars.copy_context().run(running.send, None)
+    contextvars.Context().run(running.close)
+
+    assert "cancelled" == recorder.record.outcome
 
 
 def test_a_parent_that_the_app_chose_stays(module, clock):
