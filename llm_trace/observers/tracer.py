@@ -25,6 +25,9 @@ MAX_TRACEPARENT: Final = 512
 _NO_FORMATS: Final = frozenset({b"baggage", b"sentry-trace"})
 """What propagators read and is no place in a trace, or is read by another SDK too."""
 
+_BAGGAGE: Final = otel_context.create_key("llm_trace.baggage")
+"""In an ambient context: the inbound baggage that was put there, once a request."""
+
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _UNSAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
 
@@ -143,8 +146,8 @@ class OtelTracer:
         """Make the root, or `span_id` of the same trace, current for inner instrumentation."""
         current = NonRecordingSpan(_context_of(identity, span_id))
         context = trace.set_span_in_context(current)
-        for key, value in identity.baggage.items():
-            context = baggage.set_baggage(key, value, context)
+        if identity.baggage and context.get(_BAGGAGE) is not identity.baggage:
+            context = _with_baggage(identity.baggage, context)
         return otel_context.attach(context)
 
     def deactivate(self, token: Any) -> None:
@@ -181,6 +184,13 @@ class OtelTracer:
             told = {name.lower(): value for name, value in injected.items()}
             headers.update((k, v) for k, v in told.items() if k.encode("latin-1") in formats)
         return headers
+
+
+def _with_baggage(entries: Mapping[str, object], context: Context) -> Context:
+    """`context` with what came in; what the app makes of it from there on is the app's."""
+    for key, value in entries.items():
+        context = baggage.set_baggage(key, value, context)
+    return otel_context.set_value(_BAGGAGE, entries, context)
 
 
 def _context_of(identity: TraceIdentity, span_id: int) -> SpanContext:

@@ -214,6 +214,23 @@ def test_inner_spans_find_ours_and_the_baggage():
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
+def test_what_the_app_makes_of_the_baggage_is_kept_inside_of_phases():
+    """An entry that it does not trust, and took out or replaced, does not come back."""
+    seen = []
+
+    async def app(_scope, _receive, _send):
+        otel_context.attach(baggage.set_baggage("tenant", "checked"))
+        otel_context.attach(baggage.remove_baggage("role"))
+        with llm_trace.phase("rerank"):
+            seen.append(dict(baggage.get_all()))
+
+    headers = [(b"traceparent", GOOD), (b"baggage", b"tenant=forged,role=admin")]
+    tracer = SpanRecorder().tracer()
+    asyncio.run(drive(app, Recorder(), scope=http_scope(headers=headers), tracer=tracer))
+
+    assert [{"tenant": "checked"}] == seen
+
+
 def test_ending_elsewhere_logs_nothing(caplog):
     """A generator closed from another task ends quietly: there is nothing to undo there."""
     tracer = SpanRecorder().tracer()
