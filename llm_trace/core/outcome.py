@@ -79,13 +79,35 @@ def _cut_short(ending: Ending) -> tuple[Outcome, str | None]:
 
 def is_cancel(error: BaseException) -> bool:
     """Whether `error` is how code is told to stop, which is no fault of it."""
-    return type(error).__name__ in CANCELS
+    return not any(map(_is_fault, _leaves(error)))
+
+
+def _is_fault(error: BaseException) -> bool:
+    return type(error).__name__ not in CANCELS
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """What a task group raised in one group, however deep; the error itself where it is none.
+
+    By name: Python 3.10 has groups from a library only.
+    """
+    if all(kind.__name__ != "BaseExceptionGroup" for kind in type(error).__mro__):
+        return [error]
+    group: Sequence[BaseException] = getattr(error, "exceptions", ())
+    return [leaf for one in group for leaf in _leaves(one)]
+
+
+def _culprit(error: BaseException) -> BaseException:
+    """The fault inside of a group, where all of its tasks that failed did so alike."""
+    faults = [leaf for leaf in _leaves(error) if _is_fault(leaf)]
+    return faults[0] if len({type(fault) for fault in faults}) == 1 else error
 
 
 def _is_timeout(error: BaseException) -> bool:
     """Libraries have their own: asyncio's before Python 3.11, httpx.ReadTimeout, and more."""
-    name = type(error).__name__
-    return isinstance(error, TimeoutError) or name.endswith(("Timeout", "TimeoutError"))
+    fault = _culprit(error)
+    name = type(fault).__name__
+    return isinstance(fault, TimeoutError) or name.endswith(("Timeout", "TimeoutError"))
 
 
 def _stream_failed(ending: Ending, stream_error: str) -> tuple[Outcome, str]:
@@ -110,8 +132,11 @@ def _by_status(status: int, ending: Ending) -> Outcome:
 
 
 def error_type(error: BaseException) -> str:
-    """The class name of `error`, qualified unless it is a built-in, and bounded."""
-    kind = type(error)
+    """The class name of `error`, qualified unless it is a built-in, and bounded.
+
+    What a task group wraps is named as if it had been raised without one.
+    """
+    kind = type(_culprit(error))
     name = kind.__qualname__
     if kind.__module__ not in {"builtins", "__main__"}:
         name = f"{kind.__module__}.{name}"

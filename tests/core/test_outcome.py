@@ -1,7 +1,9 @@
 """How a request ended: one word, decided in one place."""
 
 import asyncio
+import builtins
 import http
+from importlib import import_module
 
 import pytest
 from hypothesis import given
@@ -20,6 +22,16 @@ class Cancelled(BaseException):
 
 
 THIS = f"{__name__}.LibraryError"
+
+Group = (
+    vars(builtins).get("BaseExceptionGroup") or import_module("exceptiongroup").BaseExceptionGroup
+)
+"""What task groups raise; Python 3.10 has it from the library that its task groups come with."""
+
+
+def grouped(*errors):
+    """The errors of the tasks of a group."""
+    return Ending(status=200, exception=Group("unhandled errors in a TaskGroup", errors))
 
 
 def _event(status, kind, **more):
@@ -76,6 +88,22 @@ def _event(status, kind, **more):
 )
 def test_each_ending_has_one_outcome(ending, expected):
     """The client leaving, a fault, a refusal, a cut stream and a success are different words."""
+    assert expected == decide(ending)
+
+
+@pytest.mark.parametrize(
+    ("ending", "expected"),
+    [
+        (grouped(TimeoutError()), ("timeout", "TimeoutError")),
+        (grouped(Group("inner", [TimeoutError()]), TimeoutError()), ("timeout", "TimeoutError")),
+        (grouped(LibraryError(), Cancelled()), ("error", THIS)),
+        (grouped(GeneratorExit()), ("cancelled", None)),
+        (grouped(Cancelled(), asyncio.CancelledError()), ("cancelled", None)),
+        (grouped(LibraryError(), ValueError()), ("error", "ExceptionGroup")),
+    ],
+)
+def test_what_a_task_group_wraps_is_judged_as_without_it(ending, expected):
+    """An app that calls its engine in a group is told of the engine's fault, not of the group's."""
     assert expected == decide(ending)
 
 
