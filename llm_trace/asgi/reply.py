@@ -112,7 +112,7 @@ class Reply:
         """Before `http.response.start`."""
         if message["type"] != "http.response.start":
             return
-        self.status = message["status"]
+        self.status = int(message["status"])  # apps give members of `HTTPStatus`, too
         self._trailers = message.get("trailers", False)
         headers = {name.lower(): value for name, value in message.get("headers", ())}
         content_type = headers.get(b"content-type", b"").decode("latin-1")

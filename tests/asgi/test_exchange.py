@@ -9,6 +9,7 @@ import random
 from bisect import bisect_left
 from collections import Counter
 from copy import deepcopy
+from http import HTTPStatus
 
 import pytest
 from inline_snapshot import snapshot
@@ -869,6 +870,16 @@ def test_every_ending_has_one_record(clock, steps, raises, expected):
     if expected is None:
         expected = ("cancelled", None, 200, "decode")
     assert expected == (outcome, error, status, last if expected[3] else None)
+
+
+def test_a_status_given_as_a_member_of_its_enum_is_its_number(clock):
+    """Its name would be the error's type where an enum prints it, as in Python 3.10."""
+    recorder = Recorder()
+    app = scripted(clock, response_start(status=HTTPStatus.SERVICE_UNAVAILABLE), END)
+
+    asyncio.run(drive(app, recorder, clock=clock))
+
+    assert (int, "503") == (type(recorder.record.http.status), recorder.record.error_type)
 
 
 def test_an_unavailable_engine_is_an_error_after_the_hand_off(clock):
