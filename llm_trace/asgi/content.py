@@ -13,7 +13,7 @@ from typing import Any, Final
 from llm_trace import semconv as s
 from llm_trace.asgi.chunks import snapshot
 from llm_trace.asgi.sse.facts import as_dict, as_list
-from llm_trace.asgi.sse.framing import fields_of
+from llm_trace.asgi.sse.framing import fields_of, framing_of
 from llm_trace.asgi.types import Message, Send
 from llm_trace.core import faults
 
@@ -69,7 +69,8 @@ class ContentCopy:
     def _keep(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = {name.lower(): value for name, value in message.get("headers", ())}
-            self._stream = b"json" not in headers.get(b"content-type", b"")
+            kind = headers.get(b"content-type", b"").decode("latin-1")
+            self._stream = framing_of(kind) is not None or "json" not in kind
             if headers.get(b"content-encoding", b"identity") != b"identity":
                 self._room = 0
             return

@@ -83,6 +83,23 @@ def test_what_was_asked_and_answered_is_on_the_root():
     assert {s.INPUT_MESSAGES: ASKED, s.OUTPUT_MESSAGES: said} == found
 
 
+def test_an_answer_in_lines_of_json_is_put_together_as_well():
+    """As Ollama streams it."""
+    lines = [
+        b'{"message": {"content": "Hel"}, "done": false}\n',
+        b'{"response": "lo", "done": true}\n',
+    ]
+    steps = [
+        response_start("application/x-ndjson"),
+        *(response_body(each, more=True) for each in lines),
+    ]
+
+    found = content_of(*steps, response_body(), capture_content=True)
+
+    said = [{"role": "assistant", "parts": [{"type": "text", "content": "Hello"}]}]
+    assert said == found[s.OUTPUT_MESSAGES]
+
+
 def test_an_unsampled_request_keeps_nothing():
     """Nothing is copied for a span that will not be."""
     assert {} == content_of(*chat("a"), capture_content=True, tracer=Traced(sampled=False))
