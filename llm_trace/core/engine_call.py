@@ -68,6 +68,7 @@ class EngineCall:
     """A context manager, sync or async, around one call of an engine."""
 
     __slots__ = (
+        "attempts",
         "attributes",
         "batch",
         "chunks",
@@ -131,6 +132,8 @@ class EngineCall:
         self.transfers: tuple[Transfer, ...] = ()
         self.sent = self.first_byte = 0
         """Behind a wire: when the last attempt was sent, and when its first byte was here."""
+        self.attempts = 0
+        """Behind a wire: how often it was sent."""
         self.inside: Inside | None = None
         """Behind a wire: what the engine said of its own time."""
         self.seen_waiting = self.seen_scheduled = 0

@@ -77,6 +77,7 @@ class Attempt:
         "_json",
         "_limit",
         "_now",
+        "_number",
         "_over",
         "_owned",
         "_seen",
@@ -87,6 +88,8 @@ class Attempt:
 
     def __init__(self, call: EngineCall, *, owned: bool, ask: bool, limit: int) -> None:
         self.call = call
+        call.attempts += 1
+        self._number = call.attempts
         self._owned = owned
         self._ask = ask
         self._asked = self._over = self._ends = False
@@ -172,6 +175,14 @@ class Attempt:
             self._json = BodyCopy(self._limit)
         if self._asked and header(inband.HEADER) is not None:
             self._read_ledger(framing, header)
+        if self._is_refused:
+            self._conclude(None)
+            self._return()
+
+    @property
+    def _is_refused(self) -> bool:
+        """The head says how it ended: an app may read no further, and try again at once."""
+        return self._ending.status >= CLIENT_FAULT.start
 
     def _read_ledger(self, framing: str | None, header: Header) -> None:
         """The engine answers with its ledger: between the events, or in the head."""
@@ -254,8 +265,7 @@ class Attempt:
     def left(self) -> None:
         """The client lets go of the answer, read to its end or not."""
         ended = self._seen & (Seen.END | Seen.FINISH)
-        whole = bool(ended) or self._ending.status >= CLIENT_FAULT.start
-        self._ending.complete = self._ending.complete or whole
+        self._ending.complete = self._ending.complete or bool(ended) or self._is_refused
         self._ending.client_gone = not self._ending.complete
         self._close()
 
@@ -276,6 +286,8 @@ class Attempt:
         if self._over:
             return
         self._over = True
+        if self._is_refused and self._number < self.call.attempts:
+            return  # another attempt has taken its place
         if self._detector is not None:
             self._saw(self._detector.close(), self._now())
         facts = self._facts()
@@ -283,10 +295,15 @@ class Attempt:
             said.take(self.call, facts, streamed=self._detector is not None)
             self._tell_first_chunk()
         self._conclude(facts)
-        if self._owned:
-            self.call.end()
+        self._return()
         # What is read from now on, the client has kept: it was watched when it came.
         self._sieve = self._detector = self._json = None
+
+    def _return(self) -> None:
+        """The call ends here; a refusal does so with its head, and once more with its body."""
+        if self._owned and not self.call.timeline.closed:
+            self.call.returned = 0
+            self.call.end()
 
     def _facts(self) -> StreamFacts | None:
         """What the answer said of itself, in a stream or in one JSON document."""
@@ -303,6 +320,7 @@ class Attempt:
     def _conclude(self, facts: StreamFacts | None) -> None:
         """How it ended, on the call and on its span."""
         ending, call = self._ending, self.call
+        ending.complete = ending.complete or self._is_refused
         if facts is not None:
             ending.finish_reasons = facts.finish_reasons
             if self._seen & Seen.ERROR:

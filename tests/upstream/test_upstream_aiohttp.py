@@ -112,6 +112,56 @@ def test_an_answer_without_a_body(clock):
     assert (call.error_type, call.attributes[s.UPSTREAM_OUTCOME]) == ("503", "error")
 
 
+async def dropped(session):
+    """Tries until it gets an answer, and lets go of no refusal."""
+    while (response := await posted(session)).status != 200:
+        pass
+    yield await response.read()
+
+
+async def nested(session):
+    """Tries again while it still holds the refusal."""
+    async with session.post(PATH, json=BODY) as response:
+        if response.status == 200:
+            yield await response.read()
+            return
+        async for data in nested(session):
+            yield data
+
+
+@pytest.mark.parametrize("ask", [dropped, nested])
+def test_a_refusal_is_over_with_its_head(ask, clock):
+    """What is tried after it is the same call, whenever the app lets go of the refusal."""
+    refusals = [web.Response(status=503, body=b"{}" * 99_999, content_type="application/json")]
+
+    async def answer(_request):
+        return refusals.pop() if refusals else web.json_response({"id": "r1"})
+
+    record, body = called(answer, ask, clock)
+
+    (call,) = record.calls
+    assert body == b'{"id": "r1"}'
+    assert call.attributes[s.UPSTREAM_FAILURES] == ("503",)
+    assert (call.error_type, call.attributes[s.UPSTREAM_OUTCOME]) == (None, "ok")
+    assert call.attributes[s.RESPONSE_ID] == "r1"
+
+
+def test_a_refusal_that_is_not_read_is_one(clock):
+    """An app that looks at the status only, and forgets the answer."""
+
+    async def answer(_request):
+        return web.json_response({}, status=429)
+
+    async def ask(session):
+        yield str((await posted(session)).status).encode()
+
+    record, _ = called(answer, ask, clock)
+
+    (call,) = record.calls
+    assert (call.error_type, call.attributes[s.UPSTREAM_OUTCOME]) == ("429", "rejected")
+    assert call.returned
+
+
 def test_a_session_that_raises_for_a_status(clock):
     """The app gets the session's own exception, and the call says what the engine said."""
     caught = []
