@@ -20,13 +20,13 @@ def is_http(text: str) -> bool:
     return parts.scheme in _SCHEMES and bool(parts.hostname)
 
 
-def http_url(text: str, *, such_as: str, key_option: str) -> SplitResult:
+def http_url(text: str, *, such_as: str, key_option: str | None = None) -> SplitResult:
     """Take a URL of http or https apart.
 
     Args:
         text: What the user gave.
         such_as: One that could be used, for the error.
-        key_option: The option for a key, as none belongs into a URL.
+        key_option: The option for a key, as none belongs into a URL; None where there is none.
 
     Raises:
         LlmTraceError: It cannot be used; the message says why.
@@ -40,7 +40,8 @@ def http_url(text: str, *, such_as: str, key_option: str) -> SplitResult:
         raise LlmTraceError(f"{shown} is no URL: use one such as {such_as}.")
     parts = urlsplit(text)
     if parts.username or parts.password:
-        raise LlmTraceError(f"the URL holds a user or password: name a variable with {key_option}.")
+        instead = f"name a variable with {key_option}" if key_option else "leave them out"
+        raise LlmTraceError(f"the URL holds a user or password: {instead}.")
     try:
         if parts.port != 0:
             return parts

@@ -6,15 +6,21 @@ import re
 import sys
 import urllib.error
 import urllib.request
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 
-from llm_trace.address import is_http
+from llm_trace.address import http_url, is_http
 from llm_trace.traces.spans import TraceError
 
 MAX_BYTES: Final = 128 << 20
 SECONDS: Final = 10
+_NO_RECORDER: Final = (
+    " The flight recorder is at /debug/llm_trace, for callers on the server's own machine, where "
+    "LLM_TRACE_FLIGHT_RECORDER is set."
+)
+_NO_TRACE: Final = " It has no such trace: was it sampled, and has it arrived by now?"
 TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
 
 
@@ -31,14 +37,14 @@ def text_of(trace: str, api: str | None = None) -> str:
     if trace == "-":
         return _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
     if is_http(trace):
-        return _fetched(trace)
+        return _fetched(trace, _NO_RECORDER)
     if TRACE_ID.fullmatch(trace) and not _is_file(trace):
         if api is None:
             raise TraceError(
                 f"{trace} looks like a trace id: say where it is, such as "
                 "--api http://tempo:3200 or --api http://jaeger:16686."
             )
-        return _fetched(f"{api.rstrip('/')}/api/traces/{trace.lower()}")
+        return _fetched(f"{api.rstrip('/')}/api/traces/{trace.lower()}", _NO_TRACE)
     return _from_file(trace)
 
 
@@ -57,15 +63,15 @@ def _from_file(name: str) -> str:
         raise TraceError(f"{name[:200]!r} cannot be read: {_why(fault)}.") from None
 
 
-def _fetched(url: str) -> str:
-    if not is_http(url):
-        raise TraceError(f"{url[:200]!r} is no http or https address.")
+def _fetched(url: str, missing: str) -> str:
+    http_url(url, such_as="http://tempo:3200")
     request = urllib.request.Request(url, headers={"accept": "application/json"})  # noqa: S310 - checked above
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310 - likewise
             return _decoded(answer.read(MAX_BYTES + 1), url)
     except urllib.error.HTTPError as fault:
-        raise TraceError(f"{url[:200]} answered {fault.code} {fault.reason}.") from None
+        hint = missing if fault.code == HTTPStatus.NOT_FOUND else ""
+        raise TraceError(f"{url[:200]} answered {fault.code} {fault.reason}.{hint}") from None
     except (OSError, ValueError, HTTPException) as fault:
         raise TraceError(f"{url[:200]} cannot be read: {_why(fault)}.") from None
 

@@ -200,13 +200,27 @@ def test_a_url_is_asked_as_it_is(run, ours):
     assert (status, asked) == (0, ["/debug/llm_trace"])
 
 
-def test_an_api_that_refuses_is_named(run):
-    """With its status."""
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [(("a" * 32, "--api", "{}"), "was it sampled"), (("{}",), "LLM_TRACE_FLIGHT_RECORDER is set")],
+)
+def test_what_is_not_there_is_said_with_what_may_be_missing(run, args, hint):
+    """With the status: a trace that was not kept, or a flight recorder that is off."""
     with serving(b"", 404) as (url, _):
-        status, _, err = run("a" * 32, "--api", url)
+        status, _, err = run(*(arg.format(url) for arg in args))
 
     assert status == 2
     assert "answered 404 Not Found" in err
+    assert hint in err
+
+
+def test_a_password_in_an_address_is_not_shown(run):
+    """Nor is it sent: the address is refused."""
+    status, _, err = run("a" * 32, "--api", "http://me:hidden@127.0.0.1:1")
+
+    assert status == 2
+    assert "leave them out" in err
+    assert "hidden" not in err
 
 
 FOREIGN = {
@@ -258,7 +272,7 @@ def test_what_cannot_be_explained_is_refused_with_the_reason(run, tmp_path, text
     [
         (("/nowhere",), "cannot be read"),
         (("a" * 32,), "--api http://tempo:3200"),
-        (("a" * 32, "--api", "file:///etc"), "no http or https address"),
+        (("a" * 32, "--api", "file:///etc"), "no URL: use one such as http://tempo:3200"),
         (("http://127.0.0.1:1/x",), "cannot be read"),
         (("http://[bad",), "cannot be read"),
         ((NATIVE, "--trace-id", "0"), "there is no trace '0'"),
