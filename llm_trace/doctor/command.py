@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -42,9 +43,9 @@ def examine(environ: Mapping[str, str], url: str | None) -> Iterator[Finding]:
 
 def render(found: Iterable[Finding], style: Style) -> Iterator[str]:
     """The report's lines."""
-    faults = 0
+    counts: Counter[str] = Counter()
     for finding in found:
-        faults += finding.level == "fault"
+        counts[finding.level] += 1
         head = f"{finding.level:<8}{finding.check}: "
         text = printable(head + finding.said)
         lines = textwrap.wrap(text, WIDTH, subsequent_indent=" " * 8)
@@ -55,4 +56,5 @@ def render(found: Iterable[Finding], style: Style) -> Iterator[str]:
                 finding.fix, WIDTH, initial_indent=" " * 8 + "-> ", subsequent_indent=" " * 11
             )
     yield ""
-    yield f"{faults} faults" if faults else "nothing is wrong that can be seen from here"
+    wrong = [f"{level}s: {counts[level]}" for level in ("fault", "warning") if counts[level]]
+    yield ", ".join(wrong) or "nothing is wrong that can be seen from here"

@@ -69,6 +69,8 @@ def settings(environ: _Environ) -> Iterator[Finding]:
 
 _OFF: Final = frozenset({"always_off", "parentbased_always_off"})
 _SHARE: Final = frozenset({"traceidratio", "parentbased_traceidratio"})
+_ALL: Final = frozenset({"always_on", "parentbased_always_on"})
+_DEFAULT: Final = "parentbased_always_on"
 
 
 def sampling(environ: _Environ) -> Iterator[Finding]:
@@ -84,8 +86,40 @@ def sampling(environ: _Environ) -> Iterator[Finding]:
         )
     elif sampler in _SHARE:
         yield from _ratio(sampler, argument)
+    elif sampler and sampler not in _ALL:
+        yield Finding(
+            "sampling",
+            "warning",
+            f"OTEL_TRACES_SAMPLER is {sampler[:40]!r}, which OpenTelemetry does not know: it takes "
+            f"{_DEFAULT}",
+            f"Use one of {', '.join(sorted(_ALL | _OFF | _SHARE))}.",
+        )
+    elif argument:
+        yield Finding(
+            "sampling",
+            "warning",
+            f"OTEL_TRACES_SAMPLER_ARG is set and {sampler or _DEFAULT} takes none: every trace is "
+            "kept",
+            "Set OTEL_TRACES_SAMPLER=parentbased_traceidratio too, or drop the argument.",
+        )
     else:
-        yield Finding("sampling", "ok", sampler or "parentbased_always_on, the default")
+        yield Finding("sampling", "ok", sampler or f"{_DEFAULT}, the default")
+    yield from _tail(environ)
+
+
+def _tail(environ: _Environ) -> Iterator[Finding]:
+    """Which share of ordinary requests is kept when they are over."""
+    try:
+        share = Settings.from_env(environ).tail_share
+    except SettingsError:  # told by the check of settings
+        return
+    if share < 1:
+        yield Finding(
+            "sampling",
+            "note",
+            f"LLM_TRACE_TAIL_SHARE keeps {share:g} of ordinary requests: a quick one that went "
+            "well may leave no trace, and is in the metrics all the same",
+        )
 
 
 def _ratio(sampler: str, argument: str) -> Iterator[Finding]:

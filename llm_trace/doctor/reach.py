@@ -7,17 +7,33 @@ import ssl
 from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from llm_trace.doctor.finding import Finding
+from llm_trace.doctor.rehearsal import rehearsal
+from llm_trace.doctor.unanswered import SECONDS, Advice, Place, in_tls, unanswered
 from llm_trace.errors import SettingsError
-from llm_trace.observers.endpoint import GRPC_PORT, HTTP_PORT, Endpoint, Signal, resolve
+from llm_trace.observers.endpoint import (
+    GRPC_PORT,
+    HTTP_PORT,
+    Endpoint,
+    Signal,
+    resolve,
+    switched_off,
+    variable,
+)
 
-SECONDS: Final = 5.0
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 """What a gRPC client says first, with an empty SETTINGS frame."""
 _SETTINGS_FRAME: Final = 4
 _OTHER: Final = "OTEL_EXPORTER_OTLP_PROTOCOL"
+_UNANSWERED: Final = Advice(
+    nobody="Is the collector up, and is that its name from here? In a container localhost is the "
+    "container itself.",
+    untrusted="Use a name that is in it, and give the CA that signed it in "
+    "OTEL_EXPORTER_OTLP_CERTIFICATE.",
+    no_http=f"Set {_OTHER}=grpc for a gRPC receiver, or use the HTTP port {HTTP_PORT}.",
+)
 
 
 def endpoint(signal: Signal, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -34,59 +50,85 @@ def endpoint(signal: Signal, environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(check, "fault", str(fault), "Correct that variable.")
         return
     if found is None:
-        yield _nowhere(check, signal)
+        yield _nowhere(check, signal, switched_off(signal, environ))
         return
     yield Finding(check, "ok", f"goes to {found.shown} by {found.protocol}")
-    yield from _knock(check, found)
+    yield from rehearsal(check, signal, found)
+    yield _knock(check, signal, found, environ)
 
 
-def _nowhere(check: str, signal: Signal) -> Finding:
+def _nowhere(check: str, signal: Signal, off: str | None) -> Finding:
+    if off is not None:
+        return Finding(check, "note", f"{off}: they are not sent")
     if signal == "metrics":
         return Finding(check, "note", "no endpoint: metrics are on /metrics only")
     return Finding(
         check,
         "fault",
-        "no endpoint is set: no spans leave, unless the app has a provider of its own",
+        "no endpoint is set: no spans leave, unless the app gives otlp_endpoint or has a provider "
+        "of its own",
         "Set OTEL_EXPORTER_OTLP_ENDPOINT, such as http://collector:4317.",
     )
 
 
-def _knock(check: str, found: Endpoint) -> Iterator[Finding]:
+def _knock(check: str, signal: Signal, found: Endpoint, environ: Mapping[str, str]) -> Finding:
     parts = urlsplit(found.url)
+    tls = parts.scheme == "https"
+    place = Place(parts.hostname or "", parts.port or _PORTS[found.protocol, tls], tls)
     try:
-        if found.protocol == "grpc":
-            yield _knock_grpc(check, parts)
-        else:
-            yield _knock_http(check, parts, found.headers)
-    except (OSError, HTTPException, ValueError) as fault:
-        where = f"{parts.hostname}:{_port(parts)}"
-        yield Finding(
+        context = _trusting(signal, environ)
+    except (OSError, ValueError) as fault:  # an SSLError is an OSError
+        return Finding(
             check,
             "fault",
-            f"nobody answers at {where}: {str(fault)[:120] or type(fault).__name__}",
-            "Is the collector up, and is that its name from here? In a container localhost is the "
-            "container itself.",
+            f"a file of the certificates cannot be used: {str(fault)[:120]}",
+            "OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY name PEM files "
+            "that the server may read.",
         )
+    try:
+        if found.protocol == "grpc":
+            return _knock_grpc(check, place, context)
+        return _knock_http(check, signal, place, context, parts.path, found.headers)
+    except (OSError, HTTPException, ValueError) as fault:
+        return unanswered(check, place, fault, _UNANSWERED)
 
 
-def _port(parts: SplitResult) -> int:
-    return parts.port or (443 if parts.scheme == "https" else GRPC_PORT)
+_PORTS: Final = {
+    ("grpc", False): GRPC_PORT,
+    ("grpc", True): 443,
+    ("http/protobuf", False): 80,
+    ("http/protobuf", True): 443,
+}
+"""Where an address without a port leads."""
 
 
-def _knock_grpc(check: str, parts: SplitResult) -> Finding:
+def _trusting(signal: Signal, environ: Mapping[str, str]) -> ssl.SSLContext:
+    """The trust that the exporters have by their variables.
+
+    Raises:
+        OSError: A file is missing or holds no certificate.
+    """
+    context = ssl.create_default_context(cafile=variable(signal, "CERTIFICATE", environ) or None)
+    if own := variable(signal, "CLIENT_CERTIFICATE", environ):
+        context.load_cert_chain(own, variable(signal, "CLIENT_KEY", environ) or None)
+    return context
+
+
+def _knock_grpc(check: str, place: Place, context: ssl.SSLContext) -> Finding:
     """Say hello as gRPC does; a server of it answers with its settings."""
-    with socket.create_connection((parts.hostname or "", _port(parts)), SECONDS) as plain:
+    with socket.create_connection((place.host, place.port), SECONDS) as plain:
         talk: socket.socket = plain
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
+        if place.tls:
             context.set_alpn_protocols(["h2"])
-            talk = context.wrap_socket(plain, server_hostname=parts.hostname)
+            talk = context.wrap_socket(plain, server_hostname=place.host)
         with talk:
             talk.settimeout(SECONDS)
             talk.sendall(_PREFACE)
             answer = talk.recv(9)
     if len(answer) >= _SETTINGS_FRAME and answer[3] == _SETTINGS_FRAME:
         return Finding(check, "ok", "a gRPC server answers there")
+    if not place.tls and place.speaks_tls():
+        return in_tls(check, place)
     return Finding(
         check,
         "fault",
@@ -95,31 +137,43 @@ def _knock_grpc(check: str, parts: SplitResult) -> Finding:
     )
 
 
-def _knock_http(check: str, parts: SplitResult, headers: Mapping[str, str]) -> Finding:
+def _knock_http(
+    check: str,
+    signal: Signal,
+    place: Place,
+    context: ssl.SSLContext,
+    path: str,
+    headers: Mapping[str, str],
+) -> Finding:
     """Send an empty export, which every receiver takes."""
-    make = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = make(parts.hostname or "", parts.port, timeout=SECONDS)
+    connection = (
+        HTTPSConnection(place.host, place.port, timeout=SECONDS, context=context)
+        if place.tls
+        else HTTPConnection(place.host, place.port, timeout=SECONDS)
+    )
     try:
         sent = {"content-type": "application/x-protobuf", **headers}
-        connection.request("POST", parts.path or "/", body=b"", headers=sent)
+        connection.request("POST", path or "/", body=b"", headers=sent)
         status = connection.getresponse().status
     finally:
         connection.close()
-    return _answered(check, status)
+    return _answered(check, signal, status)
 
 
 _ADVICE: Final[Mapping[int, str]] = {
+    400: "A port of TLS answers so to http://; else look at the receiver's log.",
     401: "Give the key in OTEL_EXPORTER_OTLP_HEADERS.",
     403: "The key in OTEL_EXPORTER_OTLP_HEADERS may not write there.",
-    404: "Is the path right? OTEL_EXPORTER_OTLP_ENDPOINT gets /v1/traces added; "
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is taken as it is.",
+    404: "Is the path right? OTEL_EXPORTER_OTLP_ENDPOINT gets /v1/{signal} added; "
+    "OTEL_EXPORTER_OTLP_{SIGNAL}_ENDPOINT is taken as it is.",
     405: "Is the path right, and does an OTLP receiver listen there?",
 }
 _TAKEN: Final = range(200, 300)
 
 
-def _answered(check: str, status: int) -> Finding:
+def _answered(check: str, signal: Signal, status: int) -> Finding:
     if status in _TAKEN:
         return Finding(check, "ok", "an empty export was taken there")
     advice = _ADVICE.get(status, "Look at the receiver's log.")
-    return Finding(check, "fault", f"an empty export was answered with {status}", advice)
+    fix = advice.format(signal=signal, SIGNAL=signal.upper())
+    return Finding(check, "fault", f"an empty export was answered with {status}", fix)

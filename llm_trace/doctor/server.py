@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from llm_trace import semconv as s
-from llm_trace.address import is_http
+from llm_trace.address import http_url
 from llm_trace.core.clock import SYSTEM
 from llm_trace.doctor.finding import Finding
+from llm_trace.doctor.unanswered import SECONDS, Advice, Place, unanswered
+from llm_trace.errors import LlmTraceError
 
-SECONDS: Final = 5.0
 MAX_BYTES: Final = 32 << 20
 MAX_SKEW: Final = 5.0
 """Seconds; a Date header has whole ones."""
@@ -25,34 +26,59 @@ MAX_SKEW: Final = 5.0
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
+_UNANSWERED: Final = Advice(
+    nobody="Is the server up, and is that its address from here?",
+    untrusted="Use a name that is in it, and give the CA that signed it in SSL_CERT_FILE.",
+    no_http="Is that the port of HTTP?",
+)
+_UNKNOWN: Final = "Is the setting metrics_path another one, or the app not instrumented?"
+_GUARDED: Final = "Ask the server itself, past what guards the page."
+_REFUSED: Final[Mapping[int, str]] = {401: _GUARDED, 403: _GUARDED, 407: _GUARDED}
+
+
 def server(url: str) -> Iterator[Finding]:
     """Whether the server at `url` runs llm_trace, and how it fares."""
-    if not is_http(url):
-        yield Finding("server", "fault", f"{url[:120]!r} is no address", "Begin it with http://.")
-        return
-    address = url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/metrics"
     try:
-        with urllib.request.urlopen(address, timeout=SECONDS) as answer:  # noqa: S310 - checked above
+        parts = http_url(url, such_as="http://localhost:8000")
+    except LlmTraceError as fault:
+        yield Finding("server", "fault", str(fault), "Correct the address.")
+        return
+    address = url if parts.path.strip("/") else f"{url.rstrip('/')}/metrics"
+    try:
+        with _DIRECT.open(address, timeout=SECONDS) as answer:
             text = answer.read(MAX_BYTES).decode("utf-8", "replace")
             date = answer.headers.get("date")
     except urllib.error.HTTPError as fault:
-        yield Finding(
-            "server",
-            "fault",
-            f"{address[:160]} answered {fault.code}",
-            "Is the setting metrics_path another one, or the app not instrumented?",
-        )
+        yield _refused(address, fault)
         return
     except (OSError, HTTPException, ValueError) as fault:
-        yield Finding(
-            "server",
-            "fault",
-            f"nobody answers at {address[:160]}: {str(fault)[:120]}",
-            "Is the server up, and is that its address from here?",
-        )
+        yield _unanswered(parts, fault)
         return
     yield from _clock(date)
     yield from _page(_samples(text))
+
+
+_DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Asks the server itself, whatever proxy the environment names."""
+
+
+def _refused(address: str, fault: urllib.error.HTTPError) -> Finding:
+    """An answer that is no page; where the page of llm_trace cannot be made, its own sentence."""
+    said = fault.read(500).decode("utf-8", "replace").strip()
+    if said.startswith("llm_trace: "):
+        return Finding(
+            "server", "fault", f"it has no page of metrics: {said}", "See the server's log."
+        )
+    fix = _REFUSED.get(fault.code, _UNKNOWN)
+    return Finding("server", "fault", f"{address[:160]} answered {fault.code}", fix)
+
+
+def _unanswered(parts: SplitResult, fault: Exception) -> Finding:
+    tls = parts.scheme == "https"
+    place = Place(parts.hostname or "", parts.port or (443 if tls else 80), tls)
+    inner = getattr(fault, "reason", None)
+    cause = inner if isinstance(inner, Exception) else fault
+    return unanswered("server", place, cause, _UNANSWERED)
 
 
 def _clock(date: str | None) -> Iterator[Finding]:
@@ -104,7 +130,7 @@ def _page(samples: Samples) -> Iterator[Finding]:
             "quiet_paths neither.",
         )
     else:
-        yield Finding("server", "ok", f"it has traced {number:.0f} requests")
+        yield Finding("server", "ok", f"requests traced: {number:.0f}")
         yield from _unattributed(samples)
     yield from _trouble(samples)
 
@@ -123,8 +149,9 @@ def _unattributed(samples: Samples) -> Iterator[Finding]:
             "engine",
             "warning",
             f"{blind / total:.0%} of the time to first token has no split: no engine is joined",
-            "In vLLM install llm-trace in the engine's environment; in an app use engine_call or "
-            "the setting upstream.",
+            "vLLM: run `llm-trace doctor` in its environment, and look for llm_trace in its log. "
+            "An app: is the engine called over HTTP, by a client that is traced? Else say "
+            "engine_call. An engine that runs llm_trace too tells the app its parts.",
         )
     elif total:
         yield Finding(
@@ -133,8 +160,8 @@ def _unattributed(samples: Samples) -> Iterator[Finding]:
 
 
 _TROUBLE: Final = (
-    (s.SPANS_DROPPED, "spans were made and never exported", "Look at the collector and its queue."),
-    (s.ERRORS_INTERNAL, "faults of llm_trace were contained", "Look at its log, and report them."),
+    (s.SPANS_DROPPED, "spans made and never exported", "Look at the collector and its queue."),
+    (s.ERRORS_INTERNAL, "contained faults of llm_trace", "Look at its log, and report them."),
 )
 
 
@@ -147,7 +174,8 @@ def _trouble(samples: Samples) -> Iterator[Finding]:
                 for labels, value in samples[metric.prometheus]
                 if value
             )
-            yield Finding("server", "fault", f"{number:.0f} {what}: {', '.join(reasons)[:80]}", fix)
+            said = f"{what}: {number:.0f}, by {', '.join(reasons)[:80]}"
+            yield Finding("server", "fault", said, fix)
 
 
 def _total(samples: Samples, name: str) -> float:

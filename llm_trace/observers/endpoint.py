@@ -65,7 +65,7 @@ def resolve(
     Raises:
         SettingsError: Settings contradict each other or cannot work.
     """
-    if not _wanted(signal, environ):
+    if switched_off(signal, environ) is not None:
         return None
     url, verbatim = _address(signal, environ, endpoint)
     if url is None:
@@ -77,24 +77,29 @@ def resolve(
     return Endpoint(url, chosen, _headers(signal, environ))
 
 
-def _variable(signal: Signal, name: str, environ: Mapping[str, str]) -> str:
-    """The signal's own variable, else the generic one; empty counts as unset."""
+def variable(signal: Signal, name: str, environ: Mapping[str, str]) -> str:
+    """What the signal's own variable says, else the generic one; empty counts as unset."""
     specific = environ.get(f"{GENERIC}{signal.upper()}_{name}", "").strip()
     return specific or environ.get(f"{GENERIC}{name}", "").strip()
 
 
-def _wanted(signal: Signal, environ: Mapping[str, str]) -> bool:
+def switched_off(signal: Signal, environ: Mapping[str, str]) -> str | None:
+    """The variable that keeps `signal` from being sent, with its value; None where none does.
+
+    Raises:
+        SettingsError: It names an exporter that is not ours.
+    """
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return False
-    variable = f"OTEL_{signal.upper()}_EXPORTER"
-    names = [n.strip() for n in environ.get(variable, "otlp").split(",") if n.strip()]
+        return "OTEL_SDK_DISABLED=true"
+    chooses = f"OTEL_{signal.upper()}_EXPORTER"
+    names = [n.strip() for n in environ.get(chooses, "").split(",") if n.strip()] or ["otlp"]
     strange = set(names) - {"otlp", "none", "prometheus", *_OF_OTHERS[signal]}
     if strange:
         raise SettingsError(
-            f"{variable}={','.join(names)!r} cannot be used: llm_trace exports otlp. Use otlp or "
+            f"{chooses}={','.join(names)!r} cannot be used: llm_trace exports otlp. Use otlp or "
             "none, or configure another exporter on the app's own provider."
         )
-    return "otlp" in names
+    return None if "otlp" in names else f"{chooses}={','.join(names)}"
 
 
 def _address(
@@ -109,7 +114,7 @@ def _address(
 
 
 def _protocol(signal: Signal, environ: Mapping[str, str], given: str | None, url: str) -> Protocol:
-    text = given or _variable(signal, "PROTOCOL", environ)
+    text = given or variable(signal, "PROTOCOL", environ)
     if text in PROTOCOLS:
         return text  # type: ignore[return-value]
     if text:
@@ -141,7 +146,7 @@ def _check(url: str, protocol: Protocol, environ: Mapping[str, str], signal: Sig
             f"OTLP endpoint {shown!r} cannot be used: begin it with http:// or https://, "
             "such as http://collector:4317."
         )
-    insecure = _variable(signal, "INSECURE", environ).lower() == "true"
+    insecure = variable(signal, "INSECURE", environ).lower() == "true"
     if parts.scheme == "https" and insecure:
         raise SettingsError(
             f"OTLP endpoint {shown!r} is https and OTEL_EXPORTER_OTLP_INSECURE is true: "
@@ -163,7 +168,7 @@ def _with_path(url: str, path: str) -> str:
 
 def _headers(signal: Signal, environ: Mapping[str, str]) -> dict[str, str]:
     headers = {}
-    for pair in _variable(signal, "HEADERS", environ).split(","):
+    for pair in variable(signal, "HEADERS", environ).split(","):
         name, found, value = pair.partition("=")
         if not pair.strip():
             continue
@@ -173,4 +178,9 @@ def _headers(signal: Signal, environ: Mapping[str, str]) -> dict[str, str]:
                 "name=value; a comma inside a value is written %2C. (The value is not shown.)"
             )
         headers[unquote(name.strip()).lower()] = unquote(value.strip())
+    if not all(text.isprintable() for pair in headers.items() for text in pair):
+        raise SettingsError(
+            "OTEL_EXPORTER_OTLP_HEADERS cannot be used: a line break or another control "
+            "character is in it, perhaps after a key. (The value is not shown.)"
+        )
     return headers

@@ -51,7 +51,7 @@ from llm_trace.core import faults
 from llm_trace.core.clock import SYSTEM
 from llm_trace.observers import rejected
 from llm_trace.observers.bridge import Distribution, Point, exemplar_ids, translate
-from llm_trace.observers.endpoint import Endpoint
+from llm_trace.observers.endpoint import Endpoint, Signal
 from llm_trace.observers.sink import FinishedSpan, Trace
 
 SCOPE: Final = InstrumentationScope(s.SCOPE, __version__, s.SCHEMA_URL)
@@ -362,6 +362,20 @@ def load(endpoint: Endpoint) -> None:
     """Import what exports to `endpoint`, which takes long; nothing is opened."""
     for signal in ("trace", "metric"):
         _exporter_module(endpoint, signal)
+
+
+def rehearse(signal: Signal, endpoint: Endpoint) -> None:
+    """Make what would export `signal` to `endpoint`, and let it go; nothing is sent.
+
+    Raises:
+        Exception: OpenTelemetry cannot use one of its variables, or is not installed whole.
+    """
+    if signal == "metrics":
+        _metric_exporter(endpoint).shutdown()
+    else:
+        provider = TracerProvider(shutdown_on_exit=False)
+        queue = _TraceQueue(_TraceExporter(_span_exporter(endpoint), provider.resource))
+        queue.shutdown()  # type: ignore[no-untyped-call]
 
 
 def _exporter_module(endpoint: Endpoint, signal: str) -> Any:

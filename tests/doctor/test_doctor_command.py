@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
+import sys
 import threading
 from concurrent import futures
 from contextlib import contextmanager
@@ -50,8 +52,11 @@ def about(findings, check):
 
 
 @contextmanager
-def answering(status=200, body=b"", **headers):
-    """An HTTP server that gives one answer to everything; its address, and what it was sent."""
+def answering(status=200, body=b"", tls=None, **headers):
+    """An HTTP server that gives one answer to everything; its address, and what it was sent.
+
+    With `tls`, a file with key and certificate, it answers over TLS.
+    """
     heard = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -70,10 +75,15 @@ def answering(status=200, body=b"", **headers):
             """Keep quiet."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.handle_error = lambda *_: None  # a client that hangs up
+    if tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", heard
+        yield f"http{'s' * bool(tls)}://127.0.0.1:{server.server_address[1]}", heard
     finally:
         server.shutdown()
         thread.join()
@@ -156,7 +166,90 @@ def test_http_to_a_grpc_receiver_is_found(run):
         status, found = run(OTEL_EXPORTER_OTLP_ENDPOINT=url, **HTTP)
 
     assert status == 1
-    assert about(found, "OTLP traces")[-1][0] == "fault"
+    assert "is no HTTP" in about(found, "OTLP traces")[-1][1]
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_https_to_a_receiver_without_tls_is_found(run, protocol):
+    """Somebody answers: it is the handshake that fails."""
+    with grpc_server() if protocol == "grpc" else answering() as receiver:
+        url = receiver if protocol == "grpc" else receiver[0]
+        _, found = run(
+            OTEL_EXPORTER_OTLP_ENDPOINT=url.replace("http:", "https:"),
+            OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
+        )
+
+    assert "the TLS handshake fails" in about(found, "OTLP traces")[-1][1]
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_http_to_a_receiver_with_tls_is_found(run, certificate, protocol):
+    """A receiver of either kind hangs up on plain text."""
+    with answering(tls=certificate) as (url, _):
+        _, found = run(
+            OTEL_EXPORTER_OTLP_ENDPOINT=url.replace("https:", "http:"),
+            OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
+        )
+
+    assert "speaks TLS" in about(found, "OTLP traces")[-1][1]
+
+
+def test_a_certificate_is_trusted_as_the_exporter_trusts_it(run, certificate):
+    """By OTEL_EXPORTER_OTLP_CERTIFICATE, and not without it."""
+    with answering(tls=certificate) as (url, _):
+        _, without = run(OTEL_EXPORTER_OTLP_ENDPOINT=url, **HTTP)
+        status, found = run(OTEL_EXPORTER_OTLP_CERTIFICATE=str(certificate))
+
+    assert "is not trusted" in about(without, "OTLP traces")[-1][1]
+    assert status == 0
+    assert about(found, "OTLP traces")[-1] == ("ok", "an empty export was taken there")
+
+
+def test_a_certificate_that_is_not_there_is_found(run):
+    """The exporter says so once, in a log that few see."""
+    _, found = run(
+        OTEL_EXPORTER_OTLP_ENDPOINT="https://127.0.0.1:1",
+        OTEL_EXPORTER_OTLP_CERTIFICATE="/nowhere.pem",
+    )
+
+    assert "certificates cannot be used" in about(found, "OTLP traces")[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "level", "says"),
+    [
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "99999", "fault", "the exporter cannot be made: max_"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zip", None, "zip"),
+    ],
+)
+def test_a_variable_that_no_exporter_can_use_is_found(run, name, text, level, says):
+    """The server contains the fault and serves without exporter."""
+    with answering() as (url, _):
+        _, found = run(OTEL_EXPORTER_OTLP_ENDPOINT=url, **HTTP, **{name: text})
+
+    [(was, said)] = [x for x in about(found, "OTLP traces") if x[0] != "ok"]
+    assert was == (level or was)
+    assert says in said
+
+
+def test_an_exporter_that_is_not_installed_is_found(run, monkeypatch):
+    """With the module that is missing."""
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    with answering() as (url, _):
+        status, found = run(OTEL_EXPORTER_OTLP_ENDPOINT=url, **HTTP)
+
+    assert status == 1
+    assert any("cannot be made: import of" in said for _, said in about(found, "OTLP traces"))
+
+
+def test_a_header_that_cannot_be_sent_is_not_shown(run):
+    """It may be a key with the line break of the file that it came from."""
+    _, found = run(
+        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1", OTEL_EXPORTER_OTLP_HEADERS="k=hidden%0a"
+    )
+
+    assert "a line break" in about(found, "OTLP traces")[-1][1]
+    assert "hidden" not in json.dumps(found)
 
 
 def test_an_endpoint_where_nobody_listens_is_found(run):
@@ -191,7 +284,7 @@ def page(**counters):
     [
         (b"# nothing\n", "fault", "nothing of llm_trace"),
         (page(), "warning", "no request yet"),
-        (page(requests=3, prefill=2), "ok", "traced 3 requests"),
+        (page(requests=3, prefill=2), "ok", "requests traced: 3"),
         (b"\xff{{{", "fault", "nothing of llm_trace"),
     ],
 )
@@ -214,6 +307,39 @@ def test_an_engine_that_nobody_joined_is_found(run, blind, level):
     assert about(found, "engine")[0][0] == level
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (404, b"", "answered 404"),
+        (503, b"llm_trace: no metrics: it is no directory", "no metrics: it is no directory"),
+    ],
+)
+def test_a_page_that_is_not_shown_is_told_why(run, status, body, says):
+    """By the server's own sentence, where it has one."""
+    with answering(status, body) as (url, _):
+        _, found = run(url)
+
+    [(level, said)] = about(found, "server")
+    assert level == "fault"
+    assert says in said
+
+
+def test_a_server_is_asked_past_the_proxies_of_the_environment(run):
+    """They are for what lies outside."""
+    with answering(body=page(requests=1)) as (url, _):
+        _, found = run(url, http_proxy="http://127.0.0.1:1")
+
+    assert about(found, "server")[0] == ("ok", "requests traced: 1")
+
+
+def test_a_password_in_the_servers_address_is_refused_and_not_shown(run):
+    """It would not be sent."""
+    _, found = run("http://me:hidden@127.0.0.1:1")
+
+    assert "leave them out" in about(found, "server")[0][1]
+    assert "hidden" not in json.dumps(found)
+
+
 def test_a_clock_that_differs_is_found(run):
     """By the Date header of the answer."""
     late = "Sat, 01 Jan 2000 00:00:00 GMT"
@@ -223,7 +349,7 @@ def test_a_clock_that_differs_is_found(run):
     assert [level for level, _ in about(found, "clock")] == ["warning"]
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "nonsense", "http://", "http://[bad"])
+@pytest.mark.parametrize("url", ["ftp://x", "nonsense", "http://", "http://[bad", "http://h:x"])
 def test_what_is_no_address_is_said(run, url):
     """With how one begins."""
     _, found = run(url)

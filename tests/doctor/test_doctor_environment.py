@@ -64,6 +64,9 @@ def test_an_sdk_that_is_absent_or_of_another_release_is_said(monkeypatch, instal
             {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "10%"},
             "fault",
         ),
+        (environment.sampling, {"OTEL_TRACES_SAMPLER": "Always_On"}, "ok"),
+        (environment.sampling, {"OTEL_TRACES_SAMPLER": "alwayson"}, "warning"),
+        (environment.sampling, {"OTEL_TRACES_SAMPLER_ARG": "0.1"}, "warning"),
         (environment.switched_off, {"OTEL_SDK_DISABLED": "TRUE"}, "fault"),
         (environment.switched_off, {"OTEL_TRACES_EXPORTER": "none"}, "fault"),
         (environment.workers, {"PROMETHEUS_MULTIPROC_DIR": "/nowhere"}, "fault"),
@@ -84,6 +87,30 @@ def test_each_fault_is_found(check, environ, level):
 
     assert finding.level == level
     assert bool(finding.fix) == (level in {"fault", "warning"})
+
+
+@pytest.mark.parametrize(
+    ("environ", "why"),
+    [
+        ({"OTEL_SDK_DISABLED": "true"}, "OTEL_SDK_DISABLED=true"),
+        ({"OTEL_METRICS_EXPORTER": "none"}, "OTEL_METRICS_EXPORTER=none"),
+    ],
+)
+def test_a_signal_that_is_switched_off_does_not_lack_an_endpoint(environ, why):
+    """It has one, and the variable that keeps it from going there is named."""
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317", **environ}
+
+    assert [f[1:3] for f in reach.endpoint("metrics", environ)] == [
+        ("note", f"{why}: they are not sent")
+    ]
+
+
+def test_a_share_of_ordinary_traces_is_said_beside_the_sampler():
+    """A single quick request may leave none."""
+    *_, (level, said) = found(environment.sampling, LLM_TRACE_TAIL_SHARE="0.05")
+
+    assert level == "note"
+    assert "keeps 0.05 of ordinary requests" in said
 
 
 @pytest.mark.parametrize("check", [environment.switched_off, environment.workers])
@@ -119,7 +146,7 @@ def test_a_vllm_that_does_not_load_us_is_found(monkeypatch, names, environ, leve
 VARIABLES = (
     *("OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG", "OTEL_SDK_DISABLED"),
     *("OTEL_TRACES_EXPORTER", "PROMETHEUS_MULTIPROC_DIR", "WEB_CONCURRENCY", "VLLM_PLUGINS"),
-    *("LLM_TRACE_ENABLED", "LLM_TRACE_SLOW_TTFT"),
+    *("LLM_TRACE_ENABLED", "LLM_TRACE_SLOW_TTFT", "LLM_TRACE_TAIL_SHARE"),
 )
 
 

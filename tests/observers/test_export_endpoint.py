@@ -83,6 +83,7 @@ def test_the_protocol_is_said_or_told_by_port_and_path(environ, protocol):
             "use http:// or drop the variable",
         ),
         ({GENERIC: "http://h:4317", "OTEL_TRACES_EXPORTER": "otlp,zipkin"}, "Use otlp or none"),
+        ({GENERIC: "http://h:4317", HEADERS: "api-key=abc%0A"}, "a line break"),
         ({GENERIC: "http://h:4317", HEADERS: "novalue"}, "must be name=value"),
         ({GENERIC: "http://h:4317", HEADERS: "a=1,=2"}, "must be name=value"),
     ],
@@ -124,6 +125,11 @@ def test_a_password_in_an_url_is_not_shown(url, shown):
     with pytest.raises(SettingsError) as raised:
         resolve("traces", {}, endpoint=url.replace("http", "ftp"))
     assert "hunter2" not in str(raised.value)
+
+
+def test_an_empty_variable_switches_nothing_off():
+    """OpenTelemetry's specification takes it for one that is not set."""
+    assert traces({GENERIC: "http://h:4317", "OTEL_TRACES_EXPORTER": ""}) is not None
 
 
 def test_secrets_are_not_shown():

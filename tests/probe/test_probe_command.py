@@ -1,10 +1,8 @@
 """`llm-trace probe` against servers that do everything but answer well."""
 
 import json
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from contextlib import contextmanager, suppress
 
@@ -202,20 +200,6 @@ def test_an_answer_without_end_is_cut_off(capsys, monkeypatch):
     status, one = probed(SSE + b"\r\n" + token() * 100, capsys)
 
     assert (1, "broken off: ValueError") == (status, one["failure"])
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """A certificate for this host that nobody signed, with its key in the same file."""
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl to make a certificate with")
-    file = tmp_path_factory.mktemp("tls") / "both.pem"
-    words = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=probe -addext"
-    names = "subjectAltName=IP:127.0.0.1"
-    command = ["openssl", *words.split(), names, "-keyout", file, "-out", file.with_suffix(".crt")]
-    subprocess.run(command, check=True, capture_output=True)
-    file.write_bytes(file.read_bytes() + file.with_suffix(".crt").read_bytes())
-    return file
 
 
 def test_tls_is_a_time_of_its_own(certificate, capsys, monkeypatch):

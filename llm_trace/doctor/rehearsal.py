@@ -1,0 +1,61 @@
+"""Can the exporters be made? They read variables of their own, and the server is quiet about it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from llm_trace.doctor.finding import Finding
+from llm_trace.observers.endpoint import Endpoint, Signal
+
+_LOGGER: Final = "opentelemetry"
+_SAMPLING: Final = "opentelemetry.sdk.trace.sampling"
+"""Whose warnings are told by the check of that name."""
+
+
+def rehearsal(check: str, signal: Signal, endpoint: Endpoint) -> Iterator[Finding]:
+    """Make what would export `signal`, as the server does, and repeat what is said meanwhile."""
+    with _hearing() as heard:
+        fault = _fault(signal, endpoint)
+    for said in heard:
+        yield Finding(check, "warning", f"OpenTelemetry says: {said}", "Correct that variable.")
+    if fault is not None:
+        yield Finding(
+            check,
+            "fault",
+            f"the exporter cannot be made: {fault}",
+            "Correct that variable of OpenTelemetry, or install what is missing: until then the "
+            "server serves without this exporter.",
+        )
+
+
+def _fault(signal: Signal, endpoint: Endpoint) -> str | None:
+    try:
+        from llm_trace.observers.providers import rehearse  # noqa: PLC0415 - may not be installed
+
+        rehearse(signal, endpoint)
+    except Exception as fault:  # noqa: BLE001 - whatever OpenTelemetry raises is the finding
+        return str(fault)[:200] or type(fault).__name__
+    return None
+
+
+@contextmanager
+def _hearing() -> Iterator[list[str]]:
+    """Collect what OpenTelemetry logs, in place of showing it."""
+    heard: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.name != _SAMPLING:
+                heard.append(record.getMessage()[:200])
+
+    logger, handler = logging.getLogger(_LOGGER), Handler(logging.WARNING)
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield heard
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
