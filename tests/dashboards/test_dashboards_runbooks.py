@@ -11,6 +11,7 @@ from known_series import KNOWN
 from llm_trace import semconv as s
 
 HEADINGS = ["## Meaning", "## Impact", "## Diagnosis", "## Mitigation"]
+TITLES = {board["uid"]: board["title"] for board in BOARDS}
 RUNBOOK_FILES = sorted(RUNBOOKS.glob("*.md"))
 
 
@@ -52,3 +53,18 @@ def test_a_runbook_names_boards_and_runbooks_that_exist(path):
 
     assert boards <= {board["title"] for board in BOARDS}
     assert alerts <= {each.stem for each in RUNBOOK_FILES}
+
+
+@pytest.mark.parametrize("path", RUNBOOK_FILES, ids=lambda path: path.stem)
+def test_a_panel_is_on_a_board_that_the_step_names_or_the_one_named_last(path):
+    """Nobody has to look for it; a page that names no board means the first, TTFT decomposition."""
+    where = {}
+    for uid, panel in PANELS:
+        where.setdefault(panel["title"], set()).add(TITLES[uid])
+    last = "LLM: TTFT decomposition"
+
+    for line in path.read_text().splitlines():
+        named = re.findall(r"(?<!\*)\*(LLM: [^*]+)\*(?!\*)", line)
+        for title in re.findall(r"\*\*([^*]+)\*\*", line):
+            assert where[title] & {last, *named}, line
+        last = named[-1] if named else last
