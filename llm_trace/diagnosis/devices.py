@@ -219,8 +219,10 @@ def _of_figures(text: str) -> Device:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(_plain(name), _BY_NAME, n=1)
-    hint = f"did you mean {_BY_NAME[near[0]].name}? " if near else ""
+    plain = _plain(name)
+    kinds = [device.name for device in DEVICES if plain and _plain(device.name).startswith(plain)]
+    near = [_BY_NAME[key].name for key in difflib.get_close_matches(plain, _BY_NAME, n=1)]
+    hint = f"did you mean {' or '.join(kinds or near)}? " if kinds or near else ""
     names = ", ".join(device.name for device in DEVICES)
     return (
         f"device {name[:64]!r} is unknown: {hint}Known are {names}. For another give its dense "

@@ -85,9 +85,13 @@ def width_of(name: str) -> float:
     return WIDTHS[short]
 
 
+_UNQUANTISED: Final = ("bfloat16", "float16", "half", "float32", "float")
+"""Weights that may be asked for and are no quantisation."""
+
+
 def _matrices(config: Config, given: str | None, plain: float) -> tuple[float, float, str, str]:
     """Bytes of dense and of expert weights, the width of arithmetic, and a name for it all."""
-    if given in {"bfloat16", "float16", "half", "float32", "float"}:
+    if given in _UNQUANTISED:
         return width_of(given), width_of(given), "bf16", str(given)
     quantised = config.get("quantization_config") or {}
     if given is None and not quantised:
@@ -95,8 +99,9 @@ def _matrices(config: Config, given: str | None, plain: float) -> tuple[float, f
     said = quantised if given is None else {"quant_method": given}
     method = str(said.get("quant_method", "")).replace("-", "_")
     if method not in _METHODS:
+        names = sorted(_METHODS) if given is None else [*_UNQUANTISED, *sorted(_METHODS)]
         raise ModelConfigError(
-            f"quantisation {method[:40]!r} is unknown: use one of {', '.join(sorted(_METHODS))}."
+            f"quantisation {method[:40]!r} is unknown: use one of {', '.join(names)}."
         )
     width, compute = _METHODS[method](said)
     return (plain if method == "mxfp4" else width), width, compute, method

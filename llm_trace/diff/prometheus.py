@@ -80,7 +80,10 @@ class Prometheus:
             said = fault.read(_SHOWN).decode(errors="replace").strip()
             raise DiffError(f"{self.url} answers {fault.code}: {said}") from None
         except (URLError, OSError, HTTPException) as fault:
-            raise DiffError(f"{self.url} cannot be asked: {fault}") from None
+            why = getattr(fault, "reason", None) or fault
+            raise DiffError(
+                f"{self.url} cannot be asked: {why}. Name the Prometheus with --prometheus."
+            ) from None
         except (ValueError, RecursionError):
             raise DiffError(f"{self.url} answers, but not as Prometheus does.") from None
 

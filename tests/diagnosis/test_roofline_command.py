@@ -73,7 +73,14 @@ def test_weights_that_do_not_fit_are_said(capsys):
     [
         (("roofline", "nothing", "--device", "L4"), "neither a directory"),
         (("roofline", "Qwen3-8B", "--device", "L40"), "did you mean L40S"),
-        (("roofline", "Qwen3-8B", "--device", "L4", "--weights", "x"), "quantisation 'x'"),
+        (
+            ("roofline", "Qwen3-8B", "--device", "h100"),
+            "did you mean H100 SXM or H100 PCIe or H100 NVL?",
+        ),
+        (
+            ("roofline", "Qwen3-8B", "--device", "L4", "--weights", "x"),
+            "quantisation 'x' is unknown: use one of bfloat16",
+        ),
         (("roofline", "Qwen3-8B", "--device", "L4", "--svg", "/nowhere/x"), "cannot be written"),
     ],
 )

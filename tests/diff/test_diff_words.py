@@ -117,7 +117,7 @@ def test_help_teaches(capsys, monkeypatch):
     ("words", "fault"),
     [
         (["2h..1h"], "required"),
-        (["2h..1h", "1h..now", *NOWHERE], "cannot be asked"),
+        (["2h..1h", "1h..now", *NOWHERE], "refused. Name the Prometheus with --prometheus."),
         (["2h..1h", "1h..now", "--prometheus", "nonsense"], "is no URL"),
         (["2h..1h", "1h..now", "--prometheus", "file:///etc/passwd"], "is no URL"),
         (["2h..1h", "1h..now", "--prometheus", "http://h:99999"], "is no URL"),
