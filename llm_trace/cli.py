@@ -6,13 +6,13 @@ import argparse
 import importlib
 import importlib.util
 import io
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from llm_trace._version import __version__
 from llm_trace.bench.arguments import add_arguments as _bench_arguments
+from llm_trace.console import discard_stdout
 from llm_trace.diff.arguments import add_arguments as _diff_arguments
 from llm_trace.doctor.arguments import add_arguments as _doctor_arguments
 from llm_trace.errors import LlmTraceError, MissingExtraError
@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write("\nllm-trace: interrupted\n")
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing to flush to
+        discard_stdout()
         return UNREAD
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
 from llm_trace.core.clock import SYSTEM
+from llm_trace.errors import LlmTraceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,9 +64,26 @@ def stdout_style() -> Style:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print results for people."""
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()
+    """Print results for people.
+
+    Raises:
+        LlmTraceError: They cannot be written, as where a disk is full.
+        BrokenPipeError: Whoever read them went away.
+    """
+    text = "".join(f"{line}\n" for line in lines)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as fault:
+        discard_stdout()
+        raise LlmTraceError(f"the results cannot be written: {fault.strerror}.") from None
+
+
+def discard_stdout() -> None:
+    """Let what could not be written go nowhere: Python tries it once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -105,6 +106,17 @@ def test_a_reader_that_went_away_is_no_traceback():
 
     assert program.returncode == cli.UNREAD
     assert said == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is full")
+def test_a_full_disk_is_one_sentence():
+    """Results that were long in the making may not fit."""
+    command = [sys.executable, "-m", "llm_trace.cli", "roofline", "Qwen3-8B", "--device", "L4"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr == b"llm-trace: the results cannot be written: No space left on device.\n"
 
 
 def test_what_a_screen_cannot_show_is_no_traceback():
