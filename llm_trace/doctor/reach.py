@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
 from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 from llm_trace.doctor.finding import Finding
 from llm_trace.doctor.rehearsal import rehearsal
@@ -54,6 +56,7 @@ def endpoint(signal: Signal, environ: Mapping[str, str]) -> Iterator[Finding]:
         return
     yield Finding(check, "ok", f"goes to {found.shown} by {found.protocol}")
     yield from rehearsal(check, signal, found)
+    yield from _proxied(check, found)
     yield _knock(check, signal, found, environ)
 
 
@@ -69,6 +72,30 @@ def _nowhere(check: str, signal: Signal, off: str | None) -> Finding:
         "of its own",
         "Set OTEL_EXPORTER_OTLP_ENDPOINT, such as http://collector:4317.",
     )
+
+
+def _proxied(check: str, found: Endpoint) -> Iterator[Finding]:
+    """Both kinds of exporters go by the proxy of the environment; a knock here does not."""
+    host = urlsplit(found.url).hostname or ""
+    named = _proxies_of_grpc() if found.protocol == "grpc" else _proxies_of_http(found.url)
+    if named and not proxy_bypass(host):
+        yield Finding(
+            check,
+            "warning",
+            f"{named} is set, so exports go by that proxy, which was not tried",
+            f"Add {host} to no_proxy, unless the proxy is meant to carry them.",
+        )
+
+
+def _proxies_of_grpc() -> str:
+    """In the order in which gRPC looks, whatever the scheme; it knows no capitals."""
+    names = ("grpc_proxy", "https_proxy", "http_proxy")
+    return next((name for name in names if os.environ.get(name)), "")
+
+
+def _proxies_of_http(url: str) -> str:
+    scheme = urlsplit(url).scheme
+    return f"{scheme}_proxy" if getproxies_environment().get(scheme) else ""
 
 
 def _knock(check: str, signal: Signal, found: Endpoint, environ: Mapping[str, str]) -> Finding:

@@ -31,7 +31,9 @@ _UNANSWERED: Final = Advice(
     untrusted="Use a name that is in it, and give the CA that signed it in SSL_CERT_FILE.",
     no_http="Is that the port of HTTP?",
 )
-_UNKNOWN: Final = "Is the setting metrics_path another one, or the app not instrumented?"
+_UNKNOWN: Final = (
+    "Is the setting metrics_path another one, the app mounted below a path, or not instrumented?"
+)
 _GUARDED: Final = "Ask the server itself, past what guards the page."
 _REFUSED: Final[Mapping[int, str]] = {401: _GUARDED, 403: _GUARDED, 407: _GUARDED}
 

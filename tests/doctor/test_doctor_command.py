@@ -29,6 +29,8 @@ def _clean(monkeypatch):
     for name in tuple(os.environ):
         if name.startswith(("OTEL_", "LLM_TRACE_", "PROMETHEUS_", "VLLM_", "WEB_")):
             monkeypatch.delenv(name)
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -230,6 +232,25 @@ def test_a_variable_that_no_exporter_can_use_is_found(run, name, text, level, sa
     [(was, said)] = [x for x in about(found, "OTLP traces") if x[0] != "ok"]
     assert was == (level or was)
     assert says in said
+
+
+@pytest.mark.parametrize(
+    ("environ", "warned"),
+    [
+        ({}, False),
+        ({"http_proxy": "http://proxy:1"}, True),
+        ({"http_proxy": "http://proxy:1", "no_proxy": "127.0.0.1"}, False),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_exports_that_go_by_a_proxy_are_found(run, protocol, environ, warned):
+    """It may refuse what the endpoint itself would take."""
+    protocols = {"OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+    with grpc_server() as url:
+        _, found = run(OTEL_EXPORTER_OTLP_ENDPOINT=url, **protocols, **environ)
+
+    said = [said for _, said in about(found, "OTLP traces")]
+    assert any("http_proxy is set" in one for one in said) == warned
 
 
 def test_an_exporter_that_is_not_installed_is_found(run, monkeypatch):
