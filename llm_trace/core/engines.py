@@ -6,6 +6,7 @@ So it leaves a hook here, and the first request of each server hands the hook it
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -108,3 +109,13 @@ def live_requests() -> Iterator[Timeline]:
     """Every request in flight in this process."""
     for requests in tuple(_watched):
         yield from tuple(requests.live)
+
+
+def _forked() -> None:
+    """What is in flight is its parent's: nobody here will see the end of it."""
+    for requests in tuple(_watched):
+        requests.live.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

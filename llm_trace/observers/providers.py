@@ -242,11 +242,15 @@ def _bridge(
 ) -> PeriodicExportingMetricReader:
     """A reader on the SDK's own schedule that exports what `families` gives.
 
-    A reader asks its meter provider for the metrics; here the accumulators answer instead.
+    A reader asks its meter provider for the metrics; here the accumulators answer instead. They do
+    so in this process alone: the SDK lets a reader go on in a forked one, where it would tell its
+    parent's numbers, in its parent's name, as they were.
     """
-    started = SYSTEM.wall_ns()
+    started, pid = SYSTEM.wall_ns(), os.getpid()
 
-    def collect(_reader: object, timeout_millis: float = 0) -> MetricsData:  # noqa: ARG001
+    def collect(_reader: object, timeout_millis: float = 0) -> MetricsData | None:  # noqa: ARG001
+        if pid != os.getpid():
+            return None
         now = SYSTEM.wall_ns()
         metrics = [_metric(m, points, started, now) for m, points in translate(families())]
         scope = ScopeMetrics(SCOPE, metrics, s.SCHEMA_URL)

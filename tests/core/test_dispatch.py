@@ -1,5 +1,6 @@
 """Records reach every observer; requests in flight are counted by phase."""
 
+import os
 import weakref
 from collections import Counter
 
@@ -144,6 +145,20 @@ def test_integrations_see_the_requests_of_every_dispatch():
     other.live.add(timelines[1])
 
     assert set(timelines) == set(engines.live_requests())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_has_nothing_of_its_parents_in_flight():
+    """A pool that is forked inside a request lives on, and would show it as never ending."""
+    dispatch = Dispatch()
+    dispatch.live.add(app_at())
+
+    child = os.fork()
+    if not child:
+        os._exit(len(dispatch.live))
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(dispatch.live) == 1
 
 
 def test_an_integration_meets_the_server_it_runs_in():

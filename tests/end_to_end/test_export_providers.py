@@ -319,6 +319,23 @@ def test_metrics_are_made_from_the_accumulators_when_exported(pipeline, monkeypa
     assert point.start_time_unix_nano <= point.time_unix_nano
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_tells_none_of_its_parents_metrics(pipeline, monkeypatch):
+    """The SDK lets the reader go on there, and the parent's old numbers would come in its name."""
+    exporter = Kept()
+    monkeypatch.setattr(providers, "_metric_exporter", lambda _endpoint: exporter)
+    pipeline.add_metrics(ENDPOINT, Instruments().collect)
+
+    child = os.fork()
+    if not child:
+        pipeline._flushes[0]()
+        os._exit(len(exporter.given))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    pipeline.flush()
+    assert len(exporter.given) == 1
+
+
 def test_both_signals_over_grpc(pipeline, caplog):
     """Headers go along as metadata, and each destination is said once."""
     with GrpcReceiver() as receiver, caplog.at_level(logging.INFO, "llm_trace"):
