@@ -466,6 +466,16 @@ def test_two_apps_share_what_they_can(monkeypatch):
     assert [["http://c:4317"], []] == [pipe.metrics for pipe in Pipe.made]
 
 
+def test_metrics_are_sent_by_the_app_that_serves(monkeypatch):
+    """One that was composed first and never serves keeps them from nobody."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317")
+
+    compose(Settings())
+    compose(Settings(provider="sglang")).start()
+
+    assert [["http://c:4317"]] == [pipe.metrics for pipe in Pipe.made]
+
+
 def test_nothing_is_opened_before_a_server_serves(monkeypatch):
     """A server may fork its workers after it has loaded the app."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317")

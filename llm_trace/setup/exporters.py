@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from llm_trace.observers.exports import Exports
     from llm_trace.settings import Settings
 
-_exported_to: set[str] = set()
-"""Where the metrics of this process go already: one set of numbers is sent to a place once."""
+_exported_to: set[tuple[int, str]] = set()
+"""Processes, and where the metrics of each go: one set of numbers is sent to a place once."""
 
 
 def exports_of(settings: Settings, families: Callable[[], Iterable[Any]]) -> Exports:
@@ -26,21 +26,19 @@ def exports_of(settings: Settings, families: Callable[[], Iterable[Any]]) -> Exp
     # Where the app has a provider of its own, spans belong there, whatever it exports to.
     traces = None if apps_own else resolve("traces", os.environ, **given)
     metrics = resolve("metrics", os.environ, **given)
-    if metrics is not None and metrics.url in _exported_to:
-        metrics = None
     if traces is None and metrics is None:
         return Exports(lambda: Made(apps_provider.sink, _nothing))
     from llm_trace.observers.providers import Pipeline, load  # noqa: PLC0415 - only where used
 
     for endpoint in filter(None, (traces, metrics)):
         load(endpoint)
-    if metrics is not None:
-        _exported_to.add(metrics.url)
 
     def make() -> Made:
         pipeline = Pipeline(settings.shutdown_timeout)
-        if metrics is not None:
+        # By the first app that serves: one that is only composed would send nothing.
+        if metrics is not None and (here := (os.getpid(), metrics.url)) not in _exported_to:
             pipeline.add_metrics(metrics, families)
+            _exported_to.add(here)
         if traces is None:
             return Made(apps_provider.sink, pipeline.flush)
         sink = pipeline.add_spans(traces)
