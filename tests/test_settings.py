@@ -165,6 +165,21 @@ def test_a_bad_variable_is_explained(name):
     assert f"{variable}={text!r} cannot be used: {advice}." == str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("provider", "vll\udcff"),
+        ("served_models", "a,b\udcff"),
+        ("phases", "rerank,\udcff"),
+        ("routes", "/a=\udcff"),
+    ],
+)
+def test_a_label_that_no_page_could_hold_is_refused(name, text):
+    """Bytes that are no UTF-8: once in a label, they would cost the host its whole /metrics."""
+    with pytest.raises(SettingsError, match=f"^LLM_TRACE_{name.upper()}=.* cannot be used: "):
+        Settings.from_env({f"LLM_TRACE_{name.upper()}": text})
+
+
 @pytest.mark.parametrize("text", ["", "  "])
 @pytest.mark.parametrize("name", NAMES)
 def test_an_empty_variable_is_unset(name, text):

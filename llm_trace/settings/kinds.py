@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 TRUE: Final = frozenset({"1", "true", "yes", "on"})
 FALSE: Final = frozenset({"0", "false", "no", "off"})
+
+_LONE: Final = re.compile("[\ud800-\udfff]")
+"""Surrogates: what Python makes of bytes that it cannot decode, and what no exporter can encode."""
 
 
 def _as_it_is(value: Any) -> Any:
@@ -73,8 +77,13 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
+def _is_name(value: object) -> bool:
+    """Text that can be a label: bytes that are no UTF-8 in a variable break the page of metrics."""
+    return _is_text(value) and not _LONE.search(str(value))
+
+
 def _are_names(value: object) -> bool:
-    return isinstance(value, tuple | list) and all(map(_is_text, value))
+    return isinstance(value, tuple | list) and all(map(_is_name, value))
 
 
 def _are_urls(value: Any) -> bool:
@@ -89,7 +98,7 @@ def _is_path(value: object) -> bool:
 
 def _are_routes(value: object) -> bool:
     return isinstance(value, Mapping) and all(
-        _is_path(path) and _is_text(operation) for path, operation in value.items()
+        _is_path(path) and _is_name(operation) for path, operation in value.items()
     )
 
 
@@ -115,6 +124,11 @@ URL_PATTERNS: Final = Kind(
 def text(advice: str, *, least: int = 1) -> Kind:
     """Text that is not blank, of at least so many characters."""
     return Kind(str, lambda v: _is_text(v) and len(v) >= least, advice)
+
+
+def name(advice: str) -> Kind:
+    """Text that is not blank, and that labels and attributes may hold."""
+    return Kind(str, _is_name, advice)
 
 
 def word(advice: str, *known: str) -> Kind:

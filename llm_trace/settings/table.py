@@ -32,7 +32,7 @@ class Settings:
     enabled: bool = row(True, kinds.BOOLEAN, "False leaves the app untouched.")
     provider: str = row(
         "vllm",
-        kinds.text("name the provider, such as vllm"),
+        kinds.name("name the provider, such as vllm"),
         "`gen_ai.provider.name` of spans and metrics.",
     )
     served_models: tuple[str, ...] = row(
