@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from llm_trace._version import __version__
 from llm_trace.bench.arguments import add_arguments as _bench_arguments
-from llm_trace.console import discard_stdout
+from llm_trace.console import discard_stdout, print_lines
 from llm_trace.diff.arguments import add_arguments as _diff_arguments
 from llm_trace.doctor.arguments import add_arguments as _doctor_arguments
 from llm_trace.errors import LlmTraceError, MissingExtraError
@@ -118,15 +118,11 @@ COMMANDS: Final = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; what goes wrong on the user's side is one sentence and status 2."""
-    parser = _parser()
-    args = parser.parse_args(argv)
-    if args.command is None:
-        parser.print_help()
-        return 0
+    _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a server may be called what no screen can show
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return _load(args.command)(args)
+        return _run(argv)
     except LlmTraceError as fault:
         sys.stderr.write(f"llm-trace: {fault}\n")
         return FAULT
@@ -136,6 +132,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         discard_stdout()
         return UNREAD
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        print_lines(parser.format_help().splitlines())
+        return 0
+    return _load(args.command)(args)
+
+
+def _open_closed_streams() -> None:
+    """Put nothing in the place of a stream that the caller closed, where Python has None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -108,15 +109,40 @@ def test_a_reader_that_went_away_is_no_traceback():
     assert said == b""
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is full")
-def test_a_full_disk_is_one_sentence():
-    """Results that were long in the making may not fit."""
-    command = [sys.executable, "-m", "llm_trace.cli", "roofline", "Qwen3-8B", "--device", "L4"]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+ROOFLINE = "roofline Qwen/Qwen3-8B --device L4"
+
+
+def in_a_shell(words):
+    """What becomes of the command, its streams redirected as a shell does."""
+    line = f"exec {shlex.quote(sys.executable)} -m llm_trace.cli {words}"
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a POSIX shell")
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (f"{ROOFLINE} >&-", 0, ""),
+        ("explain no-such-file 2>&-", 2, ""),
+        ("explain - <&-", 2, "llm-trace: this is no JSON: it begins with ''.\n"),
+        ("explain no-such-file <&- >&- 2>&-", 2, ""),
+    ],
+)
+def test_a_stream_that_the_caller_closed_is_no_traceback(words, status, said):
+    """As under some schedulers and supervisors: the command does its work, and the status says."""
+    done = in_a_shell(words)
+
+    assert (done.returncode, done.stderr) == (status, said)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+@pytest.mark.parametrize("words", [ROOFLINE, f"{ROOFLINE} --json", "doctor", ""])
+def test_a_disk_that_is_full_is_one_sentence_and_status_2(words):
+    """Nothing is tried a second time at the end."""
+    done = in_a_shell(f"{words} > /dev/full")
 
     assert done.returncode == 2
-    assert done.stderr == b"llm-trace: the results cannot be written: No space left on device.\n"
+    assert done.stderr == "llm-trace: the results cannot be written: No space left on device.\n"
 
 
 def test_what_a_screen_cannot_show_is_no_traceback():

@@ -41,7 +41,7 @@ def bench(args: argparse.Namespace) -> int:
     progress.say(f"measured {sum(cell.ok for cell in found.cells)} answers")
     _show(args, found, target, checks)
     if report is not None:
-        report.write_text(page.render(found, target, checks), encoding="utf-8")
+        _write(report, page.render(found, target, checks))
         progress.say(f"the report is {report}")
     if run.stopped == INTERRUPTED:
         raise KeyboardInterrupt
@@ -55,6 +55,13 @@ def _writable(path: Path) -> Path:
     except (OSError, ValueError) as fault:
         raise BenchError(f"--html {path} cannot be written: {fault}.") from None
     return path
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as fault:  # the disk may have filled up meanwhile
+        raise BenchError(f"--html {path} cannot be written: {fault}.") from None
 
 
 async def _measure(args: argparse.Namespace, progress: Progress) -> tuple[Target, Run]:

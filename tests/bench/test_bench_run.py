@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from engine_app import TOGETHER, Engine, serving
@@ -210,6 +211,15 @@ def test_the_key_is_sent_and_shown_nowhere(capsys, monkeypatch, tmp_path):
 
     assert {sent["authorization"] for sent in engine.headers} == {"Bearer s3cret"}
     assert "s3cret" not in out + err + report.read_text()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_a_report_that_cannot_be_written_costs_no_result(capsys):
+    """The disk filled up during the run: the results are printed, and a sentence says the rest."""
+    status, out, err = bench(Engine(), capsys, *SMALL, "--html", "/dev/full", "--json")
+
+    assert (status, json.loads(out)["complete"]) == (2, True)
+    assert "--html /dev/full cannot be written: [Errno 28] No space left on device" in err
 
 
 def test_the_key_goes_to_its_own_server_only(capsys, monkeypatch):
