@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from llm_trace._version import __version__
 from llm_trace.bench.arguments import add_arguments as _bench_arguments
-from llm_trace.console import discard_stdout, print_lines
+from llm_trace.console import discard_stdout, harmless, print_lines
 from llm_trace.diff.arguments import add_arguments as _diff_arguments
 from llm_trace.doctor.arguments import add_arguments as _doctor_arguments
 from llm_trace.errors import LlmTraceError, MissingExtraError
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(argv)
     except LlmTraceError as fault:
-        sys.stderr.write(f"llm-trace: {fault}\n")
+        sys.stderr.write(f"llm-trace: {harmless(str(fault))}\n")
         return FAULT
     except KeyboardInterrupt:
         sys.stderr.write("\nllm-trace: interrupted\n")

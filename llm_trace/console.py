@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
@@ -19,6 +20,8 @@ WIDTH: Final = 80
 """Columns that the screen of a command keeps to."""
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _QUIET_SECONDS: Final = 10
+_OURS: Final = re.compile(r"(\x1b\[[0-9;]*m|[\n\t])")
+"""What our own lines hold that is not printable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,13 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
+def harmless(text: str) -> str:
+    """`text` with whatever strangers put into it made printable; colours and line ends stay."""
+    parts = _OURS.split(text)
+    parts[::2] = map(printable, parts[::2])  # what lies between ours
+    return "".join(parts)
+
+
 def cut(text: str, width: int = WIDTH) -> str:
     """A stranger's text in at most so many columns."""
     text = printable(text)
@@ -70,7 +80,7 @@ def print_lines(lines: Iterable[str]) -> None:
         LlmTraceError: They cannot be written, as where a disk is full.
         BrokenPipeError: Whoever read them went away.
     """
-    text = "".join(f"{line}\n" for line in lines)
+    text = harmless("".join(f"{line}\n" for line in lines))
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -104,11 +114,12 @@ class Progress:
     def say(self, text: str) -> None:
         """Write a line that stays."""
         self._close()
-        self._write(f"{text}\n")
+        self._write(f"{harmless(text)}\n")
 
     def update(self, text: str, *, force: bool = False) -> None:
         """Show where things are."""
         now = SYSTEM.monotonic_ns()
+        text = harmless(text)
         if self._terminal:
             self._open = True
             self._write(f"\r\x1b[2K{self.style(text[: WIDTH - 1], 'dim')}")

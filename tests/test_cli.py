@@ -80,6 +80,18 @@ def test_a_fault_is_one_sentence_and_status_2(command, capsys):
     assert capsys.readouterr().err == "llm-trace: The port is taken: use another.\n"
 
 
+def test_a_fault_repeats_no_codes_of_a_server(command, capsys):
+    """An answer's text may be in the sentence, and stands before a terminal."""
+
+    def fail(_args):
+        raise LlmTraceError("it answers 500: \x1b[2J\x07")
+
+    command(fail)
+
+    assert cli.main(["demo"]) == 2
+    assert capsys.readouterr().err == "llm-trace: it answers 500: ?[2J?\n"
+
+
 def test_ctrl_c_is_status_130(command, capsys):
     """An interrupted command says so, as shells expect."""
 

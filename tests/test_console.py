@@ -98,6 +98,18 @@ def test_a_strangers_name_moves_no_cursor():
     assert printable("模 a\x1b[2J\n\u202eb") == "模 a?[2J??b"
 
 
+def test_whatever_a_line_repeats_of_strangers_moves_no_cursor(capsys):
+    """Results, progress and sentences: our colours and line ends stay, all else is a sign."""
+    hostile = "\x1b[2J\x1b]0;x\x07\x9bA\r"
+    print_lines([f"{Style(enabled=True)('a', 'red')}{hostile}"])
+    stream = StringIO()
+    Progress(stream).say(f"b\tc{hostile}")
+    Progress(stream).update(hostile, force=True)
+
+    assert capsys.readouterr().out == "\x1b[31ma\x1b[0m?[2J?]0;x??A?\n"
+    assert stream.getvalue() == "b\tc?[2J?]0;x??A?\n?[2J?]0;x??A?\n"
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [("a" * 9, "a" * 9), ("a" * 10, "a" * 7 + ".."), ("\x1b[2Jabcdefg", "?[2Jabc..")],
