@@ -70,9 +70,9 @@ class Prometheus:
             raise DiffError(f"{self.url} answers, but not as Prometheus does.") from None
 
     def _post(self, path: str, query: Mapping[str, Any]) -> Any:
-        request = Request(  # noqa: S310 - the scheme is checked
-            self.url.rstrip("/") + path, urlencode(query).encode(), dict(self.headers)
-        )
+        request = Request(self.url.rstrip("/") + path, urlencode(query).encode())  # noqa: S310 - the scheme is checked
+        for name, value in self.headers.items():
+            request.add_unredirected_header(name, value)  # a key is for this server alone
         try:
             with urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310 - likewise
                 return json.loads(answer.read(_MOST))

@@ -15,6 +15,9 @@ _DURATION: Final = re.compile(r"(\d{1,9})([smhdw])")
 _SECONDS: Final = re.compile(r"\d{9,11}(\.\d{1,6})?")
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
+_END: Final = 253_402_300_800
+"""The year 10000, which no calendar of ours has; Prometheus begins in 1970."""
+
 LEAST: Final = 60.0
 """Seconds under which a window is too short for two scrapes a block."""
 
@@ -98,11 +101,19 @@ def _window(text: str, window: str, now: float) -> tuple[float, float]:
     start, found, end = window.partition("..")
     if not found:
         raise DiffError(f"{window!r} in {text!r} is no window: use one such as 2h..1h.")
-    return _moment(text, start, now), _moment(text, end, now)
+    return _moment(text, start.strip(), now), _moment(text, end.strip(), now)
 
 
 def _moment(text: str, word: str, now: float) -> float:
-    word = word.strip()
+    moment = _read(word, now)
+    if moment is None or not 0 <= moment < _END:
+        raise DiffError(
+            f"{word!r} in {text!r} is no time: use 2h (ago), now, or 2026-11-30T09:00Z."
+        )
+    return moment
+
+
+def _read(word: str, now: float) -> float | None:
     if word == "now":
         return now
     if match := _DURATION.fullmatch(word):
@@ -113,9 +124,7 @@ def _moment(text: str, word: str, now: float) -> float:
         moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", word))
         return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, OverflowError):
-        raise DiffError(
-            f"{word!r} in {text!r} is no time: use 2h (ago), now, or 2026-11-30T09:00Z."
-        ) from None
+        return None
 
 
 def _escaped(value: str) -> str:

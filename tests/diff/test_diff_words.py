@@ -60,6 +60,9 @@ def test_a_label_cannot_write_promql():
         ("30s..now", "shorter than a minute"),
         ("tomorrow..now", "'tomorrow' .* is no time"),
         ("2026-13-01T00:00Z..now", "is no time"),
+        ("999999999w..1h", "'999999999w' .* is no time"),
+        ("0001-01-01T00:00+14:00..1h", "is no time"),
+        ("1h..9999-12-31T23:59-14:00", "is no time"),
         ("a=1@noon", "is no window"),
         ("a-b=1", "neither label=value"),
         ("version=", "neither label=value"),
@@ -198,6 +201,36 @@ def test_whatever_answers_there_is_told(answer, fault, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert fault in err
+
+
+def test_a_token_stays_with_the_server_that_it_is_for(capsys, monkeypatch):
+    """A proxy before it may send everybody to a page to log in, which is another host's."""
+    monkeypatch.setenv("PROM_TOKEN", "s3cret")
+    heard = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            heard.append((self.path, self.headers["authorization"]))
+            self.send_response(302)
+            self.send_header("location", f"http://localhost:{self.server.server_port}/login")
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def do_POST(self):
+            self.do_GET()
+
+        def log_message(self, *_):
+            """Quiet."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        assert run("2h..1h", "1h..now", "--prometheus", url, "--token-env", "PROM_TOKEN") == 2
+        server.shutdown()
+        thread.join()
+
+    assert heard[:2] == [("/api/v1/query_range", "Bearer s3cret"), ("/login", None)]
 
 
 def test_a_token_is_sent_and_not_shown(capsys, monkeypatch):
