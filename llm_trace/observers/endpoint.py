@@ -37,6 +37,11 @@ class Endpoint:
     """Never shown: they may hold credentials."""
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is without TLS: the scheme says so, whatever variables say beside it."""
+        return urlsplit(self.url).scheme == "http"
+
+    @property
     def shown(self) -> str:
         """The URL for a log, without the name and password that it may hold."""
         return without_credentials(self.url)
@@ -72,7 +77,9 @@ def resolve(
         return None
     chosen = _protocol(signal, environ, protocol, url)
     _check(url, chosen, environ, signal)
-    if chosen == "http/protobuf" and not verbatim:
+    if chosen == "grpc":
+        url = _with_port(url)
+    elif not verbatim:
         url = _with_path(url, f"/v1/{signal}")
     return Endpoint(url, chosen, _headers(signal, environ))
 
@@ -159,6 +166,14 @@ def _check(url: str, protocol: Protocol, environ: Mapping[str, str], signal: Sig
             f"OTLP endpoint {shown!r} has the port of {other} and the protocol is {protocol}: "
             "change OTEL_EXPORTER_OTLP_PROTOCOL or the port."
         )
+
+
+def _with_port(url: str) -> str:
+    """`url` with OTLP's own port where it names none: gRPC's would be 443, also without TLS."""
+    parts = _split(url)
+    if parts.scheme == "https" or parts.port is not None:
+        return url
+    return str(parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{GRPC_PORT}").geturl())
 
 
 def _with_path(url: str, path: str) -> str:

@@ -390,8 +390,7 @@ def _exporter_module(endpoint: Endpoint, signal: str) -> Any:
 
 
 def _span_exporter(endpoint: Endpoint) -> SpanExporter:
-    module = _exporter_module(endpoint, "trace")
-    given: dict[str, Any] = {"endpoint": endpoint.url, "headers": dict(endpoint.headers)}
+    module, given = _exporter_module(endpoint, "trace"), _given(endpoint)
     if endpoint.protocol == "grpc":
         exporter: SpanExporter = module.OTLPSpanExporter(**given)
         rejected.listen(exporter)
@@ -402,10 +401,14 @@ def _span_exporter(endpoint: Endpoint) -> SpanExporter:
 
 def _metric_exporter(endpoint: Endpoint) -> MetricExporter:
     module = _exporter_module(endpoint, "metric")
-    exporter: MetricExporter = module.OTLPMetricExporter(
-        endpoint=endpoint.url, headers=dict(endpoint.headers)
-    )
+    exporter: MetricExporter = module.OTLPMetricExporter(**_given(endpoint))
     return exporter
+
+
+def _given(endpoint: Endpoint) -> dict[str, Any]:
+    """What both exporters are told; without `insecure` a variable would beat the scheme."""
+    given = {"endpoint": endpoint.url, "headers": dict(endpoint.headers)}
+    return given | ({"insecure": endpoint.is_plain} if endpoint.protocol == "grpc" else {})
 
 
 def _announce(what: str, endpoint: Endpoint) -> None:

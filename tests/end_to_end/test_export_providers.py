@@ -352,6 +352,22 @@ def test_both_signals_over_grpc(pipeline, caplog):
     assert [receiver.endpoint in line for line in said] == [True, True]
 
 
+@pytest.mark.parametrize("insecure", ["false", ""])
+def test_the_scheme_says_whether_there_is_tls(insecure, pipeline, monkeypatch):
+    """By the specification it beats the variable, which the SDK asks first."""
+    for name in ("", "TRACES_", "METRICS_"):
+        monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}INSECURE", insecure)
+    with GrpcReceiver() as receiver:
+        endpoint = Endpoint(receiver.endpoint, "grpc")
+        sink = pipeline.add_spans(endpoint)
+        pipeline.add_metrics(endpoint, Instruments().collect)
+        sink.emit([finished()])
+        pipeline.flush()
+
+        assert [span.name for span in receiver.spans()] == ["chat m"]
+        assert s.REQUESTS_ACTIVE.name in receiver.metrics()
+
+
 def test_both_signals_over_http(pipeline, tap):
     """The same over the other transport."""
     sink = pipeline.add_spans(Endpoint(f"{tap.endpoint}/v1/traces", "http/protobuf"))

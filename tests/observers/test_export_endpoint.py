@@ -68,6 +68,22 @@ def test_the_protocol_is_said_or_told_by_port_and_path(environ, protocol):
 
 
 @pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("http://h", "http://h:4317"),
+        ("http://h:/", "http://h:4317/"),
+        ("http://me:pw@[::1]", "http://me:pw@[::1]:4317"),
+        ("http://h:80", "http://h:80"),
+        ("https://h", "https://h"),
+    ],
+)
+def test_grpc_without_a_port_goes_to_that_of_otlp(given, url):
+    """gRPC's own default is 443, where nobody takes it without TLS."""
+    assert url == traces(endpoint=given).url
+    assert url == traces({SPECIFIC: given}).url
+
+
+@pytest.mark.parametrize(
     ("environ", "sentence"),
     [
         ({GENERIC: "localhost:4317"}, "begin it with http:// or https://"),
