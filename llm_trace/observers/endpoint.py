@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -23,8 +24,12 @@ GENERIC: Final = "OTEL_EXPORTER_OTLP_"
 
 _CREDENTIALS: Final = re.compile(r"^([^/]*//)?[^/@]*(?:@[^/@]*)*@")
 
-_OF_OTHERS: Final = {"traces": (), "metrics": ("console",)}
-"""Exporters of the SDK's own set-up, by `opentelemetry-instrument`: ours are on /metrics too."""
+_OTLP: Final[Mapping[str, Protocol | None]] = {
+    "otlp": None,
+    "otlp_proto_grpc": "grpc",
+    "otlp_proto_http": "http/protobuf",
+}
+"""Names of OTLP in `OTEL_<SIGNAL>_EXPORTER`, and the protocol that Python's own name says."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ def resolve(
     url, verbatim = _address(signal, environ, endpoint)
     if url is None:
         return None
-    chosen = _protocol(signal, environ, protocol, url)
+    chosen = _protocol(signal, environ, protocol or _named(signal, environ), url)
     _check(url, chosen, environ, signal)
     if chosen == "grpc":
         url = _with_port(url)
@@ -98,15 +103,35 @@ def switched_off(signal: Signal, environ: Mapping[str, str]) -> str | None:
     """
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return "OTEL_SDK_DISABLED=true"
-    chooses = f"OTEL_{signal.upper()}_EXPORTER"
-    names = [n.strip() for n in environ.get(chooses, "").split(",") if n.strip()] or ["otlp"]
-    strange = set(names) - {"otlp", "none", "prometheus", *_OF_OTHERS[signal]}
-    if strange:
+    chooses, names = _exporters(signal, environ)
+    strange = set(names) - {*_OTLP, "none", "prometheus"}
+    if strange and strange - _of_the_sdk(signal):
         raise SettingsError(
             f"{chooses}={','.join(names)!r} cannot be used: llm_trace exports otlp. Use otlp or "
             "none, or configure another exporter on the app's own provider."
         )
-    return None if "otlp" in names else f"{chooses}={','.join(names)}"
+    return f"{chooses}={','.join(names)}" if _OTLP.keys().isdisjoint(names) else None
+
+
+def _exporters(signal: Signal, environ: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The variable that chooses exporters, and what it names."""
+    chooses = f"OTEL_{signal.upper()}_EXPORTER"
+    return chooses, [n.strip() for n in environ.get(chooses, "").split(",") if n.strip()] or ["otlp"]
+
+
+def _named(signal: Signal, environ: Mapping[str, str]) -> Protocol | None:
+    """The protocol that the exporter's name says, if it does."""
+    return next((_OTLP[name] for name in _exporters(signal, environ)[1] if name in _OTLP), None)
+
+
+def _of_the_sdk(signal: Signal) -> set[str]:
+    """Exporters of metrics that the SDK's own set-up knows: its business, ours are on /metrics.
+
+    Spans would go nowhere where the app has no provider of its own; so there are none for them.
+    """
+    if signal == "traces":
+        return set()
+    return {point.name for point in entry_points(group="opentelemetry_metrics_exporter")}
 
 
 def _address(

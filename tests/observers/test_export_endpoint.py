@@ -1,8 +1,11 @@
 """Where OTLP goes: the specification's variables, our keywords, and what contradicts itself."""
 
+from importlib.metadata import EntryPoint
+
 import pytest
 
 from llm_trace.errors import SettingsError
+from llm_trace.observers import endpoint
 from llm_trace.observers.endpoint import Endpoint, resolve
 
 GENERIC = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -157,6 +160,36 @@ def test_secrets_are_not_shown():
 
     assert "ecret" not in str(caught.value)
     assert "tops" not in f"{caught.value} {shown!r}"
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "protocol"),
+    [
+        ("otlp", "http://h:9000", "grpc"),
+        ("otlp_proto_grpc", "http://h:9000", "grpc"),
+        ("otlp_proto_http", "http://h:9000/v1/metrics", HTTP),
+        ("console,otlp_proto_http", "http://h:9000/v1/metrics", HTTP),
+    ],
+)
+def test_pythons_own_names_of_otlp_say_the_protocol(name, url, protocol):
+    """As `opentelemetry-instrument` reads them, beside other exporters of its own."""
+    environ = {GENERIC: "http://h:9000", "OTEL_METRICS_EXPORTER": name}
+
+    found = resolve("metrics", environ)
+
+    assert (found.url, found.protocol) == (url, protocol)
+
+
+def test_an_installed_exporter_of_metrics_is_no_contradiction(monkeypatch):
+    """It is for the SDK's own set-up; a name that nobody has is one."""
+    point = EntryPoint("cloud", "cloud:Exporter", "opentelemetry_metrics_exporter")
+    monkeypatch.setattr(endpoint, "entry_points", lambda group: [point] if group else [])
+
+    assert resolve("metrics", {GENERIC: "http://h", "OTEL_METRICS_EXPORTER": "cloud"}) is None
+    with pytest.raises(SettingsError, match="Use otlp or none"):
+        resolve("metrics", {"OTEL_METRICS_EXPORTER": "cloud,clod"})
+    with pytest.raises(SettingsError, match="Use otlp or none"):
+        traces({"OTEL_TRACES_EXPORTER": "cloud"})
 
 
 @pytest.mark.parametrize(
