@@ -6,6 +6,7 @@ import argparse
 import importlib
 import importlib.util
 import io
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections import Counter
 
 import pytest
 from fastapi import FastAPI
@@ -20,6 +21,7 @@ from starlette.testclient import TestClient
 import llm_trace
 from llm_trace import semconv as s
 from llm_trace.asgi.middleware import LedgerMiddleware
+from llm_trace.core import faults
 from llm_trace.errors import SettingsError
 from llm_trace.observers import providers
 from llm_trace.settings import Settings
@@ -270,6 +272,7 @@ CONTRADICTIONS = [
     },
     {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://c", "OTEL_EXPORTER_OTLP_INSECURE": "true"},
     {"OTEL_TRACES_EXPORTER": "zipkin"},
+    {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "-1"},
     {"LLM_TRACE_DEVICE": "H1", "LLM_TRACE_MODEL_CONFIG": "Llama-3.1-8B"},
 ]
 
@@ -464,6 +467,24 @@ def test_two_apps_share_what_they_can(monkeypatch):
     assert one is same
     assert one is not other
     assert [["http://c:4317"], []] == [pipe.metrics for pipe in Pipe.made]
+
+
+@pytest.mark.parametrize("broken", ["add_spans", "add_metrics"])
+def test_a_signal_that_cannot_be_exported_costs_the_other_nothing(broken, monkeypatch):
+    """A certificate of one is missing: it is a fault, and the other has its exporter."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317")
+    monkeypatch.setattr(faults, "internal", Counter())
+
+    def missing(*_):
+        raise OSError("no certificate")
+
+    monkeypatch.setattr(Pipe, broken, missing)
+    with faults.production():
+        compose(Settings()).start()
+
+    (pipe,) = Pipe.made
+    assert Counter(exporters=1) == faults.internal
+    assert sorted([pipe.spans, pipe.metrics]) == [[], ["http://c:4317"]]
 
 
 def test_metrics_are_sent_by_the_app_that_serves(monkeypatch):

@@ -15,15 +15,8 @@ from llm_trace.doctor.finding import Finding
 from llm_trace.doctor.rehearsal import rehearsal
 from llm_trace.doctor.unanswered import SECONDS, Advice, Place, in_tls, unanswered
 from llm_trace.errors import SettingsError
-from llm_trace.observers.endpoint import (
-    GRPC_PORT,
-    HTTP_PORT,
-    Endpoint,
-    Signal,
-    resolve,
-    switched_off,
-    variable,
-)
+from llm_trace.observers.endpoint import GRPC_PORT, HTTP_PORT, Endpoint, resolve, switched_off
+from llm_trace.observers.variables import Signal, variable
 
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 """What a gRPC client says first, with an empty SETTINGS frame."""

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from llm_trace.doctor.finding import Finding
-from llm_trace.observers.endpoint import Endpoint, Signal
+from llm_trace.observers.endpoint import Endpoint
+from llm_trace.observers.variables import Signal
 
 _LOGGER: Final = "opentelemetry"
 _SAMPLING: Final = "opentelemetry.sdk.trace.sampling"

@@ -9,18 +9,23 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Final, Literal
-from urllib.parse import unquote, urlsplit
+from typing import Final
+from urllib.parse import urlsplit
 
 from llm_trace.errors import SettingsError
-
-Signal = Literal["traces", "metrics"]
-Protocol = Literal["grpc", "http/protobuf"]
+from llm_trace.observers.variables import (
+    GENERIC,
+    Protocol,
+    Signal,
+    check_numbers,
+    compression,
+    headers,
+    variable,
+)
 
 PROTOCOLS: Final = ("grpc", "http/protobuf")
 GRPC_PORT: Final = 4317
 HTTP_PORT: Final = 4318
-GENERIC: Final = "OTEL_EXPORTER_OTLP_"
 
 _CREDENTIALS: Final = re.compile(r"^([^/]*//)?[^/@]*(?:@[^/@]*)*@")
 
@@ -40,6 +45,7 @@ class Endpoint:
     protocol: Protocol
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Never shown: they may hold credentials."""
+    compression: str | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -86,13 +92,10 @@ def resolve(
         url = _with_port(url)
     elif not verbatim:
         url = _with_path(url, f"/v1/{signal}")
-    return Endpoint(url, chosen, _headers(signal, environ))
-
-
-def variable(signal: Signal, name: str, environ: Mapping[str, str]) -> str:
-    """What the signal's own variable says, else the generic one; empty counts as unset."""
-    specific = environ.get(f"{GENERIC}{signal.upper()}_{name}", "").strip()
-    return specific or environ.get(f"{GENERIC}{name}", "").strip()
+    check_numbers(signal, chosen, environ)
+    return Endpoint(
+        url, chosen, headers(signal, chosen, environ), compression(signal, chosen, environ)
+    )
 
 
 def switched_off(signal: Signal, environ: Mapping[str, str]) -> str | None:
@@ -116,7 +119,9 @@ def switched_off(signal: Signal, environ: Mapping[str, str]) -> str | None:
 def _exporters(signal: Signal, environ: Mapping[str, str]) -> tuple[str, list[str]]:
     """The variable that chooses exporters, and what it names."""
     chooses = f"OTEL_{signal.upper()}_EXPORTER"
-    return chooses, [n.strip() for n in environ.get(chooses, "").split(",") if n.strip()] or ["otlp"]
+    return chooses, [n.strip() for n in environ.get(chooses, "").split(",") if n.strip()] or [
+        "otlp"
+    ]
 
 
 def _named(signal: Signal, environ: Mapping[str, str]) -> Protocol | None:
@@ -204,23 +209,3 @@ def _with_port(url: str) -> str:
 def _with_path(url: str, path: str) -> str:
     base = url.rstrip("/")
     return base if base.endswith(path) else base + path
-
-
-def _headers(signal: Signal, environ: Mapping[str, str]) -> dict[str, str]:
-    headers = {}
-    for pair in variable(signal, "HEADERS", environ).split(","):
-        name, found, value = pair.partition("=")
-        if not pair.strip():
-            continue
-        if not found or not name.strip():
-            raise SettingsError(
-                "OTEL_EXPORTER_OTLP_HEADERS cannot be used: every part between commas must be "
-                "name=value; a comma inside a value is written %2C. (The value is not shown.)"
-            )
-        headers[unquote(name.strip()).lower()] = unquote(value.strip())
-    if not all(text.isprintable() for pair in headers.items() for text in pair):
-        raise SettingsError(
-            "OTEL_EXPORTER_OTLP_HEADERS cannot be used: a line break or another control "
-            "character is in it, perhaps after a key. (The value is not shown.)"
-        )
-    return headers

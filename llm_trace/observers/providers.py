@@ -33,7 +33,7 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import (
@@ -51,8 +51,9 @@ from llm_trace.core import faults
 from llm_trace.core.clock import SYSTEM
 from llm_trace.observers import rejected
 from llm_trace.observers.bridge import Distribution, Point, exemplar_ids, translate
-from llm_trace.observers.endpoint import Endpoint, Signal
+from llm_trace.observers.endpoint import Endpoint
 from llm_trace.observers.sink import FinishedSpan, Trace
+from llm_trace.observers.variables import Signal
 
 SCOPE: Final = InstrumentationScope(s.SCOPE, __version__, s.SCHEMA_URL)
 
@@ -214,7 +215,7 @@ class _TraceQueue(BatchSpanProcessor):
         self._exporter = exporter
         self._taken = 0
         self._room: int = room or BatchSpanProcessor._default_max_queue_size()  # type: ignore[no-untyped-call]  # noqa: SLF001
-        batch = max(1, exporter.most // _SPANS_A_TRACE)
+        batch = max(1, min(exporter.most // _SPANS_A_TRACE, self._room))
         super().__init__(exporter, max_queue_size=self._room, max_export_batch_size=batch)
 
     def take(self, trace: Trace) -> None:
@@ -363,9 +364,14 @@ def _quietly(call: Callable[[], object]) -> None:
 
 
 def load(endpoint: Endpoint) -> None:
-    """Import what exports to `endpoint`, which takes long; nothing is opened."""
+    """Import what exports to `endpoint`, which takes long; nothing is opened.
+
+    Raises:
+        ValueError: A variable of the SDK has a limit of spans that is none.
+    """
     for signal in ("trace", "metric"):
         _exporter_module(endpoint, signal)
+    SpanLimits()
 
 
 def rehearse(signal: Signal, endpoint: Endpoint) -> None:
@@ -406,9 +412,16 @@ def _metric_exporter(endpoint: Endpoint) -> MetricExporter:
 
 
 def _given(endpoint: Endpoint) -> dict[str, Any]:
-    """What both exporters are told; without `insecure` a variable would beat the scheme."""
-    given = {"endpoint": endpoint.url, "headers": dict(endpoint.headers)}
-    return given | ({"insecure": endpoint.is_plain} if endpoint.protocol == "grpc" else {})
+    """What both exporters are told.
+
+    Those of gRPC would let a variable beat the scheme, and refuse `none` as a compression.
+    """
+    given: dict[str, Any] = {"endpoint": endpoint.url, "headers": dict(endpoint.headers)}
+    if endpoint.protocol == "grpc":
+        kinds = import_module("grpc").Compression
+        given["insecure"] = endpoint.is_plain
+        given["compression"] = kinds.Gzip if endpoint.compression else kinds.NoCompression
+    return given
 
 
 def _announce(what: str, endpoint: Endpoint) -> None:

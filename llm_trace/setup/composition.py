@@ -29,13 +29,18 @@ def compose(settings: Settings) -> Dispatch:
     """The dispatch for `settings`: one a process, so that two apps share exporters and metrics.
 
     Raises:
-        SettingsError: The OTLP variables cannot work.
+        SettingsError: The OTLP variables cannot work, or a library refuses one.
     """
     if settings.upstream:
         switch_on()
     key = repr(settings)
     if key not in _dispatches:
-        _dispatches[key] = _compose(settings)
+        try:
+            _dispatches[key] = _compose(settings)
+        except SettingsError:
+            raise
+        except ValueError as fault:  # of OpenTelemetry, which reads variables when imported
+            raise SettingsError(f"llm_trace cannot be set up: {fault}") from fault
     return _dispatches[key]
 
 

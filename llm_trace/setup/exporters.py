@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from llm_trace.core import faults
 from llm_trace.setup import apps_provider
 
 if TYPE_CHECKING:
     from llm_trace.observers.exports import Exports
     from llm_trace.settings import Settings
+
+T = TypeVar("T")
 
 _exported_to: set[tuple[int, str]] = set()
 """Processes, and where the metrics of each go: one set of numbers is sent to a place once."""
@@ -37,14 +40,23 @@ def exports_of(settings: Settings, families: Callable[[], Iterable[Any]]) -> Exp
         pipeline = Pipeline(settings.shutdown_timeout)
         # By the first app that serves: one that is only composed would send nothing.
         if metrics is not None and (here := (os.getpid(), metrics.url)) not in _exported_to:
-            pipeline.add_metrics(metrics, families)
             _exported_to.add(here)
+            _contained(lambda: pipeline.add_metrics(metrics, families))
         if traces is None:
             return Made(apps_provider.sink, pipeline.flush)
-        sink = pipeline.add_spans(traces)
+        sink = _contained(lambda: pipeline.add_spans(traces))
         return Made(lambda: sink, pipeline.flush)
 
     return Exports(make)
+
+
+def _contained(make: Callable[[], T]) -> T | None:
+    """What `make` makes; where it cannot, as without a certificate, the other signal goes on."""
+    try:
+        return make()
+    except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+        faults.contain("exporters", error)
+        return None
 
 
 def _nothing() -> None:

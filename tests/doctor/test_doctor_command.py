@@ -220,12 +220,13 @@ def test_a_certificate_that_is_not_there_is_found(run):
 @pytest.mark.parametrize(
     ("name", "text", "level", "says"),
     [
-        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "99999", "fault", "the exporter cannot be made: max_"),
+        ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "-1", "fault", "the exporter cannot be made: OTEL_"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "0", "fault", "BATCH_SIZE='0' cannot be used"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "zip", None, "zip"),
     ],
 )
 def test_a_variable_that_no_exporter_can_use_is_found(run, name, text, level, says):
-    """The server contains the fault and serves without exporter."""
+    """Whether it fails at start or serves without exporter."""
     with answering() as (url, _):
         _, found = run(OTEL_EXPORTER_OTLP_ENDPOINT=url, **HTTP, **{name: text})
 

@@ -20,7 +20,7 @@ from llm_trace import semconv as s
 from llm_trace.core import faults
 from llm_trace.core.clock import Clock
 from llm_trace.observers import providers
-from llm_trace.observers.endpoint import Endpoint
+from llm_trace.observers.endpoint import Endpoint, resolve
 from llm_trace.observers.metrics import Instruments
 from llm_trace.observers.providers import Pipeline, ProviderSink, sink_of
 from llm_trace.observers.sink import FinishedSpan
@@ -350,6 +350,32 @@ def test_both_signals_over_grpc(pipeline, caplog):
         assert receiver.metadata[0]["api-key"] == "a,b"
     said = [r.getMessage() for r in caplog.records if r.name == "llm_trace"]
     assert [receiver.endpoint in line for line in said] == [True, True]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_every_compression_of_the_specification_works_over_grpc(compression, pipeline, monkeypatch):
+    """Also `none`, which the SDK's own exporter refuses."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", compression)
+    with GrpcReceiver() as receiver:
+        endpoint = resolve("traces", os.environ, endpoint=receiver.endpoint)
+        pipeline.add_spans(endpoint).emit([finished()])
+        pipeline.add_metrics(endpoint, Instruments().collect)
+        pipeline.flush()
+
+        assert [span.name for span in receiver.spans()] == ["chat m"]
+        assert s.REQUESTS_ACTIVE.name in receiver.metrics()
+
+
+@pytest.mark.parametrize(("room", "batch"), [("4", "512"), ("2048", "100000"), ("1", "1")])
+def test_a_batch_is_never_larger_than_the_queue(room, batch, pipeline, monkeypatch):
+    """One of the two variables alone may be set; the SDK would refuse it and nothing be sent."""
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", room)
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", batch)
+    exporter = InMemorySpanExporter()
+    pipeline.add_exporter(exporter).emit([finished()])
+    pipeline.flush()
+
+    assert len(exporter.get_finished_spans()) == 1
 
 
 @pytest.mark.parametrize("insecure", ["false", ""])

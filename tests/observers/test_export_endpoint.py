@@ -12,6 +12,8 @@ GENERIC = "OTEL_EXPORTER_OTLP_ENDPOINT"
 SPECIFIC = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
+COMPRESSION = "OTEL_EXPORTER_OTLP_COMPRESSION"
+TIMEOUT = "OTEL_EXPORTER_OTLP_TIMEOUT"
 HTTP = "http/protobuf"
 
 
@@ -105,12 +107,46 @@ def test_grpc_without_a_port_goes_to_that_of_otlp(given, url):
         ({GENERIC: "http://h:4317", HEADERS: "api-key=abc%0A"}, "a line break"),
         ({GENERIC: "http://h:4317", HEADERS: "novalue"}, "must be name=value"),
         ({GENERIC: "http://h:4317", HEADERS: "a=1,=2"}, "must be name=value"),
+        ({GENERIC: "http://h:4317", HEADERS: "a%20b=1"}, "over grpc a name is"),
+        ({GENERIC: "http://h:4317", HEADERS: "a=%C3%A9"}, "a value ascii"),
+        ({GENERIC: "http://h:4318", HEADERS: "a=1%0D%0Ab: 2"}, "a line break"),
+        ({GENERIC: "http://h:4318", HEADERS: "a=%E6%A8%A1"}, "a value latin-1"),
+        ({GENERIC: "http://h:4317", COMPRESSION: "zstd"}, "over grpc: use gzip or none"),
+        ({GENERIC: "http://h:4317", COMPRESSION: "deflate"}, "over grpc: use gzip or none"),
+        ({GENERIC: "http://h:4318", COMPRESSION: "br"}, "use gzip or deflate or none"),
+        ({GENERIC: "http://h:4317", TIMEOUT: "10s"}, "use seconds above 0"),
+        ({GENERIC: "http://h:4318", TIMEOUT: "nan"}, "use seconds above 0"),
+        ({GENERIC: "http://h:4317", TIMEOUT: ""}, "use seconds above 0, or drop"),
+        ({GENERIC: "http://h:4317", "OTEL_BSP_SCHEDULE_DELAY": "0"}, "above 0, or drop"),
+        ({GENERIC: "http://h:4317", "OTEL_BSP_MAX_QUEUE_SIZE": "-1"}, "above 0, or drop"),
+        ({GENERIC: "http://h:4317", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "0"}, "above 0, or drop"),
     ],
 )
 def test_contradictions_fail_at_start(environ, sentence):
     """With what is wrong and what to do, before anything was exported."""
     with pytest.raises(SettingsError, match=sentence):
         traces(environ)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {GENERIC: "http://h:4317", COMPRESSION: "none", TIMEOUT: "0.5"},
+        {GENERIC: "http://h:4318", COMPRESSION: "", TIMEOUT: ""},
+        {GENERIC: "http://h:4318", HEADERS: "x-name=%C3%A9"},
+        {GENERIC: "http://h:4317", "OTEL_BSP_MAX_QUEUE_SIZE": "many"},
+        {GENERIC: "http://h:4317", "OTEL_METRIC_EXPORT_INTERVAL": "0"},
+    ],
+)
+def test_what_the_exporters_can_use_is_no_fault(environ):
+    """Or what the SDK has a default for, or what is of the other signal."""
+    assert traces(environ).compression is None
+
+
+def test_a_bad_variable_of_metrics_fails_at_start():
+    """The SDK refuses an interval of 0 when the reader is made."""
+    with pytest.raises(SettingsError, match="OTEL_METRIC_EXPORT_INTERVAL='0' cannot be used"):
+        resolve("metrics", {GENERIC: "http://h:4317", "OTEL_METRIC_EXPORT_INTERVAL": "0"})
 
 
 @pytest.mark.parametrize(
