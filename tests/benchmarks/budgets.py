@@ -1,7 +1,7 @@
 """The budgets of the middleware, and whether measurements keep them.
 
 Ratios within one run on one machine, where there is a peer to compare with. What needs a socket
-(throughput of a saturated server) is measured elsewhere.
+(throughput of a saturated server) is measured by `saturated`.
 """
 
 from __future__ import annotations

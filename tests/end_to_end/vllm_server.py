@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from types import MappingProxyType
 
 from programs import LOOPBACK, Program, clean_environment, free_port, listens
 from scrape import scrape
@@ -20,6 +21,8 @@ No seed: on a CPU, vLLM 0.32 dies of one as soon as such a prompt is computed in
 SHOWN = {"allowed_token_ids": [3]}
 """Nothing but an exclamation mark: of any other token, some one in fourteen shows nothing."""
 SABOTAGE = {"x-test-sabotage": "yes"}
+
+SMALL = ("--hidden", "128", "--layers", "2", "--max-len", "16384")
 
 _QUIET = {
     "HF_HUB_OFFLINE": "1",
@@ -40,11 +43,10 @@ _FLAGS = (
 )
 
 
-def make_model(python, folder):
+def make_model(python, folder, sizes=SMALL):
     """A model with random weights."""
     out = folder / "model"
-    small = ("--hidden", "128", "--layers", "2", "--max-len", "16384")
-    command = [python, "-m", "llm_trace.demo.model", out, *small]
+    command = [python, "-m", "llm_trace.demo.model", out, *sizes]
     env = clean_environment(**_QUIET)
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -76,6 +78,11 @@ class VllmServer:
     `flags` come after the usual ones and beat them; `inner` is the middleware inside ours.
     """
 
+    haste = MappingProxyType(
+        {"OTEL_BSP_SCHEDULE_DELAY": "200", "OTEL_METRIC_EXPORT_INTERVAL": "1000"}
+    )
+    """A test does not wait as long as a collector does."""
+
     def __init__(
         self, python, model, tap, folder, flags=(), inner="planter.Planter", **environment
     ):
@@ -92,20 +99,25 @@ class VllmServer:
             OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf",
             OTEL_EXPORTER_OTLP_TRACES_PROTOCOL="http/protobuf",
             OTEL_SERVICE_NAME="vllm",
-            OTEL_BSP_SCHEDULE_DELAY="200",
-            OTEL_METRIC_EXPORT_INTERVAL="1000",
+            **self.haste,
             **environment,
         )
         command = [
             *(python.parent / "vllm", "serve", model, "--served-model-name", MODEL),
             *("--host", LOOPBACK, "--port", self.port, *_FLAGS),
-            *("--middleware", inner),
-            *("--middleware", "llm_trace.TraceMiddleware"),
-            *("--otlp-traces-endpoint", f"{tap.endpoint}/v1/traces"),
+            *self._layers(inner),
             *flags,
         ]
         self.program = Program(command, folder / "vllm.log", env=env)
         self.program.stand_back()
+
+    def _layers(self, inner):
+        """What it is told of tracing: our middleware, another inside of it, and its own spans."""
+        return (
+            *("--middleware", inner),
+            *("--middleware", "llm_trace.TraceMiddleware"),
+            *("--otlp-traces-endpoint", f"{self.tap.endpoint}/v1/traces"),
+        )
 
     def warm_up(self):
         """Wait until it serves; a first prompt of more than four tokens readies the kernels."""
