@@ -152,6 +152,7 @@ def _started(stack: ExitStack, python: Path) -> tuple[VllmServer, VllmServer]:
         server = kind(python, model, receiver, own, **more)
         stack.callback(server.stop)
         server.warm_up()
+        _turn(server, CLIENTS)  # the first is slow
         servers.append(server)
     return servers[0], servers[1]
 
