@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 
 import pytest
+import trio
 from fastapi import FastAPI
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -571,6 +572,26 @@ def test_the_middleware_refuses_bad_variables(monkeypatch):
 
     with pytest.raises(SettingsError):
         llm_trace.TraceMiddleware(chat)
+
+
+@pytest.mark.parametrize("run", [asyncio.run, trio.run])
+def test_a_server_that_runs_already_is_told_of_bad_variables(monkeypatch, run):
+    """It takes what is raised while it starts for an app without a lifespan, and would serve it."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "nonsense")
+    sent = []
+
+    async def receive():
+        return {"type": "lifespan.startup"}
+
+    async def send(message):
+        sent.append(message["type"])
+
+    async def start():
+        await llm_trace.TraceMiddleware(chat)({"type": "lifespan"}, receive, send)
+
+    run(start() if run is asyncio.run else start)
+
+    assert sent == ["lifespan.startup.failed"]
 
 
 def test_inside_fastapis_own_server_span_ours_is_internal(provider):

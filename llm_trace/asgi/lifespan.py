@@ -10,6 +10,7 @@ begins, and what one raises there is taken for an app without a lifespan, which 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -32,10 +33,41 @@ def flush_at_shutdown(scope: Scope, flush: Callable[[], None]) -> None:
             async with original(app) as state:
                 yield state
         finally:
-            await asyncio.to_thread(flush)
+            await _in_a_thread(flush)
 
     setattr(lifespan, _MARK, True)
     router.lifespan_context = lifespan
+
+
+async def _in_a_thread(flush: Callable[[], None]) -> None:
+    """Run `flush` off the event loop, whichever library's it is."""
+    if _on_asyncio():
+        await asyncio.to_thread(flush)
+    else:
+        from anyio import to_thread  # noqa: PLC0415 - Starlette's own way; there with its app
+
+        await to_thread.run_sync(flush)
+
+
+def is_served() -> bool:
+    """Whether a server runs already, on asyncio or on trio."""
+    return _on_asyncio() or _on_trio()
+
+
+def _on_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _on_trio() -> bool:
+    trio: Any = sys.modules.get("trio")
+    try:
+        return trio is not None and trio.lowlevel.current_task() is not None
+    except RuntimeError:
+        return False
 
 
 def refusing(fault: str, app: ASGIApp) -> ASGIApp:

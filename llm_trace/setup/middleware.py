@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from llm_trace.asgi.lifespan import refusing
+from llm_trace.asgi.lifespan import is_served, refusing
 from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.core.dispatch import Dispatch
 from llm_trace.errors import SettingsError
@@ -36,7 +35,7 @@ class TraceMiddleware(LedgerMiddleware):
             settings = Settings.from_env() if settings is None else settings
             dispatch = compose(settings) if settings.enabled else Dispatch()
         except SettingsError as fault:
-            if not _is_served():
+            if not is_served():
                 raise
             app = refusing(f"llm_trace: {fault}", app)
             settings, dispatch = Settings(enabled=False), Dispatch()
@@ -56,12 +55,3 @@ def _with_flights(app: ASGIApp, settings: Settings, dispatch: Dispatch) -> ASGIA
         if isinstance(observer, FlightRecorder):
             return with_page(app, settings.flight_recorder_path, observer.show)
     return app
-
-
-def _is_served() -> bool:
-    """Whether a server runs already: it takes what is raised now for an app without a lifespan."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -5,6 +5,7 @@ import threading
 from contextlib import asynccontextmanager
 
 import pytest
+import trio
 from fastapi import FastAPI
 from starlette.applications import Starlette
 
@@ -15,7 +16,7 @@ from llm_trace.core.dispatch import Dispatch
 from llm_trace.settings import Settings
 
 
-def live(app, scope=None):
+def live(app, scope=None, run=asyncio.run):
     """Start and stop `app` as a server does; the types of its messages."""
     inbound = iter(["lifespan.startup", "lifespan.shutdown"])
     sent = []
@@ -26,7 +27,10 @@ def live(app, scope=None):
     async def send(message):
         sent.append(message["type"])
 
-    asyncio.run(app(scope or {"type": "lifespan", "state": {}}, receive, send))
+    async def serve():
+        await app(scope or {"type": "lifespan", "state": {}}, receive, send)
+
+    run(serve() if run is asyncio.run else serve)
     return sent
 
 
@@ -41,8 +45,9 @@ def traced(make, happened, **more):
     return app
 
 
+@pytest.mark.parametrize("run", [asyncio.run, trio.run])
 @pytest.mark.parametrize("make", [Starlette, FastAPI])
-def test_the_flush_comes_after_the_apps_own_shutdown(make):
+def test_the_flush_comes_after_the_apps_own_shutdown(make, run):
     """The app's lifespan runs as it is; then what is queued is sent, off the event loop."""
     happened = []
 
@@ -52,7 +57,7 @@ def test_the_flush_comes_after_the_apps_own_shutdown(make):
         yield {"given": app.title if make is FastAPI else ""}
         happened.append("stopped")
 
-    sent = live(traced(make, happened, lifespan=lifespan))
+    sent = live(traced(make, happened, lifespan=lifespan), run=run)
 
     assert ["lifespan.startup.complete", "lifespan.shutdown.complete"] == sent
     assert ["started", "stopped", ("flushed", False)] == happened
