@@ -66,7 +66,8 @@ class WhenImported(MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             load(module)
-            act = self._acts.pop(name, None)
+            # One loader may load many modules: those of an archive, or of a frozen app.
+            act = self._acts.pop(name, None) if module.__name__ == name else None
             if act is not None:
                 _act(act, module)
 

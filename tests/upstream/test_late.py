@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -59,6 +60,27 @@ def test_looking_for_a_module_is_not_importing_it(fresh, waiting):
     assert importlib.util.find_spec(fresh) is not None
     assert seen == []
     importlib.import_module(fresh)
+
+    assert seen == [1]
+
+
+def test_what_is_imported_on_the_way_by_the_same_loader_is_another_module(
+    tmp_path, monkeypatch, waiting
+):
+    """One loader may load all that an archive has, as where an app is shipped in a file."""
+    archive = tmp_path / "app.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("zipped_module.py", "import zipped_part\nvalue = 1\n")
+        packed.writestr("zipped_part.py", "")
+    monkeypatch.syspath_prepend(archive)
+    seen = []
+    waiting({"zipped_module": lambda module: seen.append(module.value)})
+
+    try:
+        importlib.import_module("zipped_module")
+    finally:
+        for name in ("zipped_module", "zipped_part"):
+            sys.modules.pop(name, None)
 
     assert seen == [1]
 
