@@ -58,7 +58,10 @@ def _begin(session: Any, method: str, str_or_url: Any, kwargs: Mapping[str, Any]
         from yarl import URL  # noqa: PLC0415 - comes with aiohttp
 
         build = getattr(session, "_build_url", None)  # joins the session's base URL
-        made = build(str_or_url) if build else URL(str_or_url)
+        try:
+            made = build(str_or_url) if build else URL(str_or_url)
+        except (TypeError, ValueError):  # which the session says in its own way
+            made = URL()
         return Url(made.scheme, made.host or "", made.explicit_port, made.path)
 
     def read() -> bytes | Mapping[str, Any]:
@@ -213,4 +216,7 @@ def _reader_class(base: type[Any]) -> type[Any]:
 
 
 def _handed_on(name: str) -> property:
-    return property(lambda self: getattr(self._reader, name))
+    def hand_on(watched: _Watched, value: object) -> None:
+        setattr(watched._reader, name, value)  # noqa: SLF001 - the same concept
+
+    return property(lambda self: getattr(self._reader, name), hand_on)

@@ -96,6 +96,37 @@ def test_the_reader_is_still_aiohttps(clock):
     assert body == CLEAN
 
 
+def test_a_bound_of_the_reader_may_be_set(clock):
+    """As apps do whose lines are longer than aiohttp lets them be."""
+    long = b"data: " + b"x" * 300_000 + b"\n\n"
+
+    async def ask(session):
+        response = await posted(session)
+        response.content._high_water = 10**6
+        yield await response.content.readline()
+        response.close()
+
+    _, body = called(streaming(long), ask, clock)
+
+    assert body == long[:-1]
+
+
+def test_a_url_that_is_none_is_the_sessions_to_refuse(clock):
+    """The app gets aiohttp's own exception, and it is no fault of ours."""
+    caught = []
+
+    async def ask(session):
+        try:
+            await session.post("http://[::1/v1/chat/completions", json=BODY)
+        except aiohttp.InvalidURL as error:
+            caught.append(error)
+        yield b""
+
+    record, _ = called(streaming(), ask, clock)
+
+    assert (1, ()) == (len(caught), record.calls)
+
+
 def test_an_answer_without_a_body(clock):
     """There is nothing to wait for."""
 
