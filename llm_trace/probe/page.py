@@ -58,7 +58,8 @@ def render(url: str, readings: Sequence[Reading], style: Style) -> list[str]:
     lines += ["".join(f"{name:>10}" for name in names), *map(_row, _numbered(readings))]
     if len(answered) > 1:
         lines.append(_cells("median", [_median(answered, find) for _, find in _COLUMNS]))
-    lines += ["", *_server(answered), "", *_stream(answered, style), ""]
+    told = [*_server(answered), ""] if answered else []
+    lines += ["", *told, *_stream(answered, style), ""]
     return lines + [f"trace {r.trace_id}{_why(r)}"[:80] for r in readings]
 
 
