@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Final
 
 from opentelemetry.context import Context
@@ -46,6 +47,8 @@ class Held:
         self._open: OrderedDict[int, _Open] = OrderedDict()
         self._left_out: OrderedDict[int, None] = OrderedDict()
         self._lock = threading.RLock()
+        self._gates: object = None
+        """The processors as they were when each had a gate."""
 
     def open(self, trace_id: int) -> None:
         """A request of this trace begins."""
@@ -89,20 +92,25 @@ class Held:
             return True
 
     def gate(self, provider: Any) -> None:
-        """Put a gate before each processor of the app's provider, once.
+        """Put a gate before each processor of the app's provider that has none of ours yet.
 
         The SDK has no public way to reach them; where a version keeps them otherwise, spans of
         others are exported as ever.
         """
         processors = getattr(provider, "_active_span_processor", None)
         listed = getattr(processors, "_span_processors", None)
-        if processors is None or not isinstance(listed, tuple):
+        if listed is self._gates or not isinstance(listed, tuple):
             return
-        processors._span_processors = tuple(map(self._gated, listed))  # noqa: SLF001
+        with getattr(processors, "_lock", nullcontext()):  # the app may add one at this moment
+            self._gates = tuple(map(self._gated, processors._span_processors))  # type: ignore[union-attr]  # noqa: SLF001
+            processors._span_processors = self._gates  # type: ignore[union-attr]  # noqa: SLF001
 
     def _gated(self, processor: Any) -> Any:
-        own = type(processor).__module__.startswith(_OURS)  # a gate, or one that only looks
-        return processor if own else _Gate(processor, self)
+        if isinstance(processor, _Gate):
+            is_done = processor.held is self  # not where it is another app's
+        else:
+            is_done = type(processor).__module__.startswith(_OURS)  # one that only looks
+        return processor if is_done else _Gate(processor, self)
 
 
 def _release(trace: _Open) -> None:
@@ -116,10 +124,10 @@ class _Gate:
 
     def __init__(self, processor: Any, held: Held) -> None:
         self._processor = processor
-        self._held = held
+        self.held = held
 
     def on_end(self, span: Any) -> None:
-        if not self._held.takes(span, self._processor.on_end):
+        if not self.held.takes(span, self._processor.on_end):
             self._processor.on_end(span)
 
     def __getattr__(self, name: str) -> Any:
@@ -129,9 +137,10 @@ class _Gate:
 class HoldingSink:
     """A sink over the app's provider, which says when a request begins."""
 
-    def __init__(self, sink: SpanSink, held: Held) -> None:
+    def __init__(self, sink: SpanSink, held: Held, provider: object) -> None:
         self._sink = sink
         self._held = held
+        self._provider = provider
         self.new_trace_id = sink.new_trace_id
         self.new_span_id = sink.new_span_id
         self.emit: Callable[[Trace], None] = sink.emit
@@ -143,5 +152,6 @@ class HoldingSink:
         """Ask the provider's sampler; what it takes waits for its request's end."""
         sampled, state = self._sink.sample(parent, trace_id, name, kind)
         if sampled:
+            self._held.gate(self._provider)
             self._held.open(trace_id)
         return sampled, state

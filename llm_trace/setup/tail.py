@@ -31,8 +31,7 @@ def tail_of(
         if sink is not last[0]:
             last = (sink, sink)
             if sink is apps_provider.sink() and sink is not None:
-                held.gate(apps_provider.current())
-                last = (sink, HoldingSink(sink, held))
+                last = (sink, HoldingSink(sink, held, apps_provider.current()))
         return last[1]
 
     def is_whole() -> bool:

@@ -215,3 +215,30 @@ def test_a_gate_passes_everything_else_on():
     assert len(other.called) == 1
     assert provider._active_span_processor._span_processors[0]._processor is other
     held.gate(object())
+
+
+def test_a_processor_that_comes_later_has_a_gate_too(exporter):
+    """Some SDKs add theirs at their first use, which is inside a request."""
+    app = serving(exporter, tail_share=0.0)
+    ask(app)
+    late = InMemorySpanExporter()
+    trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(late))
+    ask(app)
+    assert names(late) == []
+
+    ask(app, (b"fail", b"yes"))
+    assert names(late) == names(exporter) != []
+
+
+def test_each_of_two_apps_decides_about_its_own_traces(exporter):
+    """With settings of their own, over one provider."""
+    apps = [serving(exporter, tail_share=0.0, provider=name) for name in ("one", "two")]
+    for app in apps:
+        ask(app)
+    assert names(exporter) == []
+
+    for app in apps:
+        ask(app, (b"fail", b"yes"))
+    roots = [x for x in exporter.get_finished_spans() if s.OUTCOME in x.attributes]
+    assert [x.attributes[s.PROVIDER_NAME] for x in roots] == ["one", "two"]
+    assert names(exporter).count("lookup") == 2
