@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from llm_trace.traces.spans import MAX_SPANS, Span, TraceError
 
+_WRAPPERS: Final = ("trace", "result")
+"""Around the answers of Tempo's second API and of Jaeger's third."""
 _GROUPS: Final = ("resourceSpans", "resource_spans", "batches")
 _SCOPES: Final = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
 _ID_LENGTHS: Final = (16, 32)
@@ -78,8 +80,8 @@ def spans_of(document: Any) -> Iterator[Span | None]:
     for part in document if isinstance(document, list) else [document]:
         if not isinstance(part, Mapping):
             continue
-        inner = part.get("trace")
-        whole = inner if isinstance(inner, Mapping) else part
+        inner = (part.get(key) for key in _WRAPPERS)
+        whole = next((each for each in inner if isinstance(each, Mapping)), part)
         if isinstance(whole.get("data"), list):
             yield from _jaeger(whole["data"])
         for key in _GROUPS:

@@ -192,6 +192,16 @@ def test_a_trace_id_is_asked_of_tempo_or_jaeger(run, ours, dress):
     assert json.loads(out)["requests"][0]["ttft"] == 0.941
 
 
+@pytest.mark.parametrize("wrapper", ["trace", "result"])
+def test_an_answer_in_a_wrapper_is_read(run, ours, wrapper):
+    """Tempo's second API and Jaeger's third put one around the same document."""
+    with serving(json.dumps({wrapper: json.loads(ours.read_text())}).encode()) as (url, _):
+        status, out, _ = run(f"{url}/api/v3/traces/{'a' * 32}", "--json")
+
+    assert status == 0
+    assert json.loads(out)["requests"][0]["ttft"] == 0.941
+
+
 def test_a_url_is_asked_as_it_is(run, ours):
     """Such as the page of the flight recorder."""
     with serving(ours.read_bytes()) as (url, asked):
