@@ -20,6 +20,8 @@ _TIMEOUT: Final = 60.0
 _MOST: Final = 1 << 26
 """Bytes of an answer that are read."""
 _SHOWN: Final = 300
+_REMEMBERED: Final = "6h"
+"""How long scrapes may have failed before a counter that is found again counts as a new one."""
 
 Growth = dict[tuple[str, ...], list[float]]
 """By the values of the labels that were asked for: the growth in each block."""
@@ -96,9 +98,11 @@ def _row(row: Any) -> Row:
 def grown(selector: str, seconds: float, *by: str) -> str:
     """The PromQL of a counter's growth, in which a series that was born counts in full.
 
-    `increase` sees nothing of a counter's first sample, and a rare phase begins with one.
+    `increase` sees nothing of a counter's first sample, and a rare phase begins with one. One that
+    was seen before was not born, though nobody scraped it when the window began.
     """
     window = f"{round(seconds * 1000)}ms"
-    born = f"(last_over_time({selector}[{window}]) unless {selector} offset {window})"
+    before = f"last_over_time({selector}[{_REMEMBERED}] offset {window})"
+    born = f"(last_over_time({selector}[{window}]) unless {before})"
     grew = f"{born} or increase({selector}[{window}])"
     return f"sum by ({', '.join(by)}) ({grew})" if by else f"sum({grew})"

@@ -158,3 +158,15 @@ def test_a_refusal_of_prometheus_is_told(prometheus, capsys):
     """In its own words."""
     assert cli.main(["diff", "--prometheus", f"{prometheus}/elsewhere", hour(0), hour(1)]) == 2
     assert "answers 404" in capsys.readouterr().err
+
+
+def test_an_outage_of_the_scrapes_is_no_birth(prometheus_programs, tmp_path, capsys):
+    """For some minutes nobody scraped: the counter is found again, and was not born then."""
+    down = range(START + HOUR + 24 * 60, START + HOUR + 32 * 60)
+    lines = samples(chain(requests(1), requests(3)), START, job="app")
+    up = (line for line in lines if float(line.split()[-1]) not in down)
+    with holding_samples(tmp_path, prometheus_programs, up) as url:
+        found = document(url, capsys, hour(0), hour(1))
+
+    assert found["b"]["first_tokens"] <= 5 * 120
+    assert phase(found, "queue_wait")["word"] == "noise"
