@@ -20,6 +20,9 @@ STEP: Final = "$__rate_interval"
 WHOLE: Final = "$__range"
 """The window of a query that gives one number: all that the board shows."""
 
+REMEMBERED: Final = "6h"
+"""How long scrapes may fail before a series that is found again counts as a new one."""
+
 
 def label(attribute: str) -> str:
     """The Prometheus label of an attribute."""
@@ -178,8 +181,10 @@ def at_least(number: int, counter: str, window: str) -> str:
 def grew(metric: Metric, window: str, *by: str) -> str:
     """How much a counter grew; a series that was born in the window counts in full.
 
-    A counter of faults has no series before its first fault, and `increase` misses that one.
+    A counter of faults has no series before its first fault, and `increase` misses that one. A
+    series that nobody scraped for a while was not born, unless it begins anew below what it was.
     """
     selector = select(metric)
-    born = f"({selector} unless {selector} offset {window})"
+    known = f"last_over_time({selector}[{REMEMBERED}] offset {window}) <= {selector}"
+    born = f"({selector} unless {selector} offset {window} unless {known})"
     return total(f"{born} > 0 or {increase(selector, window)} > 0", *by)

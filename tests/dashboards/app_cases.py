@@ -183,6 +183,19 @@ SPANS = (
             ours(s.SPANS_DROPPED, "0x30", llm_trace_reason="none"),
         ),
     ),
+    Case(
+        "A process that begins anew, and drops its first, is told",
+        "LlmTraceSpansDropped",
+        25,
+        (ours(s.SPANS_DROPPED, "9x8 _x11 5x10", llm_trace_reason="queue_full"),),
+        (dropped("5"),),
+    ),
+    Case(
+        "They stay quiet when a scrape comes again after some minutes without one",
+        "LlmTraceSpansDropped",
+        25,
+        (ours(s.SPANS_DROPPED, "5x8 _x9 5x20", llm_trace_reason="queue_full"),),
+    ),
 )
 
 ERRORS = (
