@@ -99,10 +99,12 @@ def grown(selector: str, seconds: float, *by: str) -> str:
     """The PromQL of a counter's growth, in which a series that was born counts in full.
 
     `increase` sees nothing of a counter's first sample, and a rare phase begins with one. One that
-    was seen before was not born, though nobody scraped it when the window began.
+    nobody scraped when the window began was not born in it, unless it begins anew below what it
+    was.
     """
     window = f"{round(seconds * 1000)}ms"
-    before = f"last_over_time({selector}[{_REMEMBERED}] offset {window})"
-    born = f"(last_over_time({selector}[{window}]) unless {before})"
+    now = f"last_over_time({selector}[{window}])"
+    known = f"last_over_time({selector}[{_REMEMBERED}] offset {window}) <= {now}"
+    born = f"({now} unless {selector} offset {window} unless {known})"
     grew = f"{born} or increase({selector}[{window}])"
     return f"sum by ({', '.join(by)}) ({grew})" if by else f"sum({grew})"

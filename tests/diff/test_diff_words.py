@@ -89,8 +89,8 @@ def test_sides_that_share_requests_are_refused():
 def test_a_counter_that_was_born_counts_in_full():
     """The query says so."""
     assert grown("c{}", 300, "p") == (
-        "sum by (p) ((last_over_time(c{}[300000ms]) unless "
-        "last_over_time(c{}[6h] offset 300000ms)) "
+        "sum by (p) ((last_over_time(c{}[300000ms]) unless c{} offset 300000ms "
+        "unless last_over_time(c{}[6h] offset 300000ms) <= last_over_time(c{}[300000ms])) "
         "or increase(c{}[300000ms]))"
     )
 
