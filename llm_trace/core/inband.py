@@ -29,7 +29,8 @@ _MOMENTS: Final = (FIRST_TOKEN, END)
 
 _MAX_US: Final = 10**12
 _KNOWN: Final = frozenset({*s.PHASES, s.OTHER})
-_METRIC: Final = re.compile(r"llm_trace_(\w{1,32})\s*;\s*dur=(\d{1,10}(?:\.\d{1,6})?)\s*(?:,|$)")
+_PREFIX: Final = "llm_trace_"
+_METRIC: Final = re.compile(_PREFIX + r"(\w{1,32})\s*;\s*dur=(\d{1,10}(?:\.\d{1,6})?)\s*(?:,|$)")
 
 
 class Told(NamedTuple):
@@ -74,7 +75,7 @@ def read_stream(body: bytes) -> Iterator[Told]:
 def server_timing(phases: Mapping[str, int]) -> str:
     """The ledger as the value of a `Server-Timing` header."""
     return ", ".join(
-        f"llm_trace_{phase};dur={us / 1e3:.3f}" for phase, us in _microseconds(phases).items()
+        f"{_PREFIX}{phase};dur={us / 1e3:.3f}" for phase, us in _microseconds(phases).items()
     )
 
 
@@ -83,6 +84,12 @@ def read_server_timing(value: str) -> Told | None:
     found = _METRIC.findall(value[:MAX_LINE])
     us = {phase: round(float(ms) * 1e3) for phase, ms in found}
     return Told(END, _ns(us)) if us else None
+
+
+def other_timings(value: str) -> str:
+    """What a `Server-Timing` header says beside the ledger."""
+    metrics = [part for part in value.split(",") if not part.lstrip().startswith(_PREFIX)]
+    return ",".join(metrics).strip()
 
 
 def _microseconds(phases: Mapping[str, int]) -> dict[str, int]:

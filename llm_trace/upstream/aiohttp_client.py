@@ -14,12 +14,15 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import cache, partial
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
-from llm_trace.upstream.attempt import Attempt, now_sending
+from llm_trace.core import inband
+from llm_trace.upstream.attempt import Attempt, contained, now_sending
 from llm_trace.upstream.calls import begin
 from llm_trace.upstream.patches import Patches
 from llm_trace.upstream.targets import Url
+
+_TAKEN_OUT: Final = frozenset({inband.HEADER.encode(), inband.SERVER_TIMING.encode()})
 
 
 def patch(patches: Patches, module: ModuleType) -> None:
@@ -83,13 +86,38 @@ def _copied(headers: Any) -> Any:
 
 
 def _watch(response: Any, attempt: Attempt, module: ModuleType) -> None:
-    attempt.answered(response.status, response.headers.get)
+    _read_head(response, attempt)
     if response.content.at_eof():  # there is nothing to read, or the session has read it
         attempt.complete()
         return
     response.content = _reader_class(module.StreamReader)(response.content, attempt)
     for name in ("release", "close"):
         setattr(response, name, _letting_go(response, name, attempt))
+
+
+@contained
+def _read_head(response: Any, attempt: Attempt) -> None:
+    from multidict import CIMultiDict  # noqa: PLC0415 - comes with aiohttp
+
+    headers = CIMultiDict(response.headers)
+    timings = headers.getall(inband.SERVER_TIMING, ())
+    if timings:
+        headers[inband.SERVER_TIMING] = ", ".join(timings)
+    attempt.answered(response.status, headers)
+    if inband.HEADER in response.headers and inband.HEADER not in headers:
+        _set_head(response, headers)
+
+
+def _set_head(response: Any, headers: Any) -> None:
+    """Show the app `headers`; aiohttp has no way to change those of an answer but this one."""
+    from multidict import CIMultiDictProxy  # noqa: PLC0415 - comes with aiohttp
+
+    raw = [pair for pair in response.raw_headers if pair[0].lower() not in _TAKEN_OUT]
+    if inband.SERVER_TIMING in headers:
+        raw.append((b"Server-Timing", headers[inband.SERVER_TIMING].encode("utf-8", "replace")))
+    response._headers, response._raw_headers = CIMultiDictProxy(headers), tuple(raw)  # noqa: SLF001
+    for name in ("headers", "raw_headers"):
+        response._cache.pop(name, None)  # noqa: SLF001
 
 
 def _letting_go(response: Any, name: str, attempt: Attempt) -> Callable[..., Any]:

@@ -27,7 +27,6 @@ from llm_trace.upstream import said, wire
 from llm_trace.upstream.sieve import Sieve
 
 Method = TypeVar("Method", bound=Callable[..., None])
-Header = Callable[[str], "str | None"]
 
 
 _sending: ContextVar[Attempt | None] = ContextVar("llm_trace_sending", default=None)
@@ -152,19 +151,20 @@ class Attempt:
     # --- the answer ---------------------------------------------------------------------------
 
     @contained
-    def answered(self, status: int, header: Header) -> None:
+    def answered(self, status: int, headers: MutableMapping[str, str]) -> None:
         """The head of the answer is here.
 
         Args:
             status: The HTTP status.
-            header: Gives a header's value by its name.
+            headers: Its headers, by names in any case, several of one name in one value; what we
+                asked for is taken out.
         """
         call = self.call
         first_byte = self._stamp("first_byte")
         call.attributes[s.HTTP_STATUS] = status
         call.attributes[s.UPSTREAM_FIRST_BYTE] = (first_byte - call.sent) / 1e9
         self._ending.status = status
-        kind = header("content-type") or ""
+        kind = headers.get("content-type", "")
         framing = framing_of(kind)
         if framing == "text" and status not in SUCCESS:
             framing = None  # it says what went wrong
@@ -173,8 +173,8 @@ class Attempt:
             self._ends = framing != "text"
         elif "json" in kind:
             self._json = BodyCopy(self._limit)
-        if self._asked and header(inband.HEADER) is not None:
-            self._read_ledger(framing, header)
+        if self._asked and inband.HEADER in headers:
+            self._read_ledger(framing, headers)
         if self._is_refused:
             self._conclude(None)
             self._return()
@@ -184,11 +184,12 @@ class Attempt:
         """The head says how it ended: an app may read no further, and try again at once."""
         return self._ending.status >= CLIENT_FAULT.start
 
-    def _read_ledger(self, framing: str | None, header: Header) -> None:
+    def _read_ledger(self, framing: str | None, headers: MutableMapping[str, str]) -> None:
         """The engine answers with its ledger: between the events, or in the head."""
         if framing == "sse":
             self._sieve = Sieve()
-        told = inband.read_server_timing(header(inband.SERVER_TIMING) or "")
+        told = inband.read_server_timing(headers.get(inband.SERVER_TIMING, ""))
+        wire.clean(headers)
         if told is not None:
             self._told(told)
 

@@ -136,7 +136,7 @@ def _hearing_async(request: Any, attempt: Attempt) -> Callable[..., Any]:
 
 
 def _watch(response: Any, attempt: Attempt, watched: type[Any]) -> None:
-    attempt.answered(response.status_code, response.headers.get)
+    attempt.answered(response.status_code, response.headers)
     if response.is_stream_consumed:  # a transport that answered with all of it
         attempt.read(_content(response))
         attempt.complete()

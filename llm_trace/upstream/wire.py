@@ -15,15 +15,21 @@ def headers_of(call: EngineCall, present: Mapping[str, str], *, ask: bool) -> di
     Args:
         call: Becomes the parent of what the engine traces, unless the app chose another.
         present: What the app put there.
-        ask: Whether to ask for the ledger; what the app asks for itself is its own.
+        ask: Whether to ask for the ledger; what the app asks for itself is its own, but not where
+            it hands its own caller's headers on.
     """
     ours = call.headers()
     parent = present.get("traceparent")
     if parent is not None and not _is_ours(parent, ours):
         ours = {}
-    if ask and inband.HEADER not in present:
+    if ask and (inband.HEADER not in present or _is_handed_on()):
         ours[inband.HEADER] = inband.ASKED
     return ours
+
+
+def _is_handed_on() -> bool:
+    """Whether our own caller asks: the app's answer carries our ledger, so no engine's may too."""
+    return (inband.HEADER.encode(), inband.ASKED.encode()) in context.current().carrier
 
 
 def _is_ours(parent: str, ours: Mapping[str, str]) -> bool:
@@ -47,3 +53,13 @@ def undress(headers: MutableMapping[str, str], before: Mapping[str, str | None])
             headers[name] = value
         elif name in headers:
             del headers[name]
+
+
+def clean(headers: MutableMapping[str, str]) -> None:
+    """Take the ledger out of an answer's `headers`: the app may hand them on to anybody."""
+    rest = inband.other_timings(headers.get(inband.SERVER_TIMING, ""))
+    for name in (inband.HEADER, inband.SERVER_TIMING):
+        if name in headers:
+            del headers[name]
+    if rest:
+        headers[inband.SERVER_TIMING] = rest

@@ -101,3 +101,13 @@ def test_no_bytes_raise(tail):
 def test_a_header_of_somebody_elses_is_no_ledger(value):
     """Other metrics are passed over."""
     assert inband.read_server_timing(value) is None
+
+
+@pytest.mark.parametrize("others", ["", 'db;dur=5, cache;desc="a, b"'])
+def test_what_somebody_else_says_beside_the_ledger_stays(others):
+    """Before it and behind it."""
+    ledger = inband.server_timing(PHASES)
+
+    assert inband.other_timings(ledger) == ""
+    assert inband.other_timings(", ".join(filter(None, [others, ledger]))) == others
+    assert inband.other_timings(", ".join(filter(None, [ledger, others]))) == others

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from staged_engine import BODY, DONE, STOP, event, serve
 
 from llm_trace import semconv as s
-from llm_trace.core.inband import END, FIRST_TOKEN, comment
+from llm_trace.core.inband import END, FIRST_TOKEN, comment, server_timing
 
 pytestmark = pytest.mark.usefixtures("_watching")
 
@@ -268,6 +268,31 @@ def test_the_apps_headers_are_sent_as_they_are(clock):
 
     assert seen == ["1", "2", "1"]
     assert given == [("X-Own", "1"), ("X-Own", "2")]
+
+
+def test_an_engine_with_timings_of_its_own_is_told_apart(clock):
+    """Its ledger in a second header is read; the app gets the first, by every way of aiohttp's."""
+    seen = []
+
+    async def answer(_request):
+        response = web.json_response({}, headers={"Server-Timing": "db;dur=7"})
+        response.headers.add("Server-Timing", server_timing({s.PREFILL: 1_000}))
+        response.headers["X-LLM-Trace-Ledger"] = "1"
+        return response
+
+    async def ask(session):
+        async with session.post(PATH, json=BODY) as response:
+            seen.extend(response.headers.getall("server-timing"))
+            seen.extend(pair for pair in response.raw_headers if pair[0] != b"Date")
+            yield await response.read()
+
+    record, _ = called(answer, ask, clock)
+
+    (call,) = record.calls
+    assert call.inside.phases == {s.PREFILL: 1_000}
+    assert seen[0] == "db;dur=7"
+    assert {b"Server-Timing": b"db;dur=7"}.items() <= dict(seen[1:]).items()
+    assert b"X-LLM-Trace-Ledger" not in dict(seen[1:])
 
 
 def test_an_answer_that_the_app_forgets_is_forgotten(clock):

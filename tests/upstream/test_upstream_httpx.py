@@ -29,9 +29,17 @@ import llm_trace
 from llm_trace import semconv as s
 from llm_trace.core import faults
 from llm_trace.core.identity import TraceIdentity
-from llm_trace.core.inband import END, FIRST_TOKEN, comment, server_timing
+from llm_trace.core.inband import END, FIRST_TOKEN, MARK, comment, server_timing
 from llm_trace.core.tracer import NoTracer
-from llm_trace.testing import START, Recorder, drive
+from llm_trace.testing import (
+    START,
+    Recorder,
+    Server,
+    drive,
+    http_scope,
+    response_body,
+    response_start,
+)
 from llm_trace.upstream import switch_off, switch_on
 
 pytestmark = pytest.mark.usefixtures("_watching")
@@ -633,6 +641,46 @@ def test_an_app_that_asks_itself_reads_what_it_asked_for(module, clock):
     _, body = serve(work, clock)
 
     assert FIRST in body
+
+
+@pytest.mark.parametrize(("timings", "kept"), [("", {}), ("db;dur=7, ", {"db;dur=7"})])
+def test_an_app_that_hands_headers_on_hands_on_no_ledger(timings, kept, module, clock):
+    """What the engine told in its head is ours; what else it says there stays."""
+    told = {"x-llm-trace-ledger": "1", "server-timing": timings + server_timing({s.PREFILL: 1})}
+    engine = Engine(clock, Answer(b"{}", headers={**JSON, **told}))
+    seen = []
+
+    async def work():
+        response = await async_client(module, engine).post(URL, json=BODY)
+        seen.extend(response.headers.multi_items())
+        yield b""
+
+    serve(work, clock)
+
+    assert {("server-timing", value) for value in kept} == set(seen) - set(JSON.items())
+
+
+def test_an_app_that_hands_its_callers_ask_on_reads_no_ledger(module, clock):
+    """A proxy: its caller gets one ledger, which is the proxy's own and covers the engine's."""
+    engine = Engine(clock, in_band())
+    server, recorder = Server(b"{}"), Recorder()
+
+    async def app(scope, receive, send):
+        await receive()
+        await send(response_start("text/event-stream"))
+        headers = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
+        client = async_client(module, engine)
+        async with client.stream("POST", URL, json=BODY, headers=headers) as response:
+            async for data in response.aiter_raw():
+                await send(response_body(data, more=True))
+        await send(response_body())
+
+    asks = http_scope(headers=[(b"x-llm-trace-ledger", b"1")])
+    asyncio.run(drive(app, recorder, scope=asks, server=server, clock=clock))
+
+    assert "1" == engine.asked[0]["x-llm-trace-ledger"]
+    assert 2 == server.body.count(MARK)
+    assert recorder.record.calls[0].inside is not None
 
 
 def test_the_ledger_of_the_attempt_that_answered(module, clock):
