@@ -50,6 +50,7 @@ class Reply:
         "_arm",
         "_declared",
         "_detector",
+        "_facts",
         "_first_chunk",
         "_gaps",
         "_is_text",
@@ -82,6 +83,7 @@ class Reply:
         self._over = over
         self._json: BodyCopy | None = None
         self._detector: TokenDetector | None = None
+        self._facts: StreamFacts | None = None
         self._first_chunk = self.seen = self.status = 0
         self._trailers = self._is_text = self.hidden = self.client_gone = False
         self._watch: Callable[[Message, int], None] = self._unstarted
@@ -191,6 +193,7 @@ class Reply:
         self._settle()
         if self._detector is not None:
             self._saw(self._detector.close(), now)
+        self._facts = self._read_facts()
 
     @property
     def streamed(self) -> bool:
@@ -204,15 +207,17 @@ class Reply:
 
     @property
     def stream_error(self) -> str | None:
-        """`error.type` of an error event inside the stream."""
-        if self._detector is None or not self.seen & Seen.ERROR:
-            return None
-        return self._detector.facts.error_type
+        """`error.type` of an error inside an answer: in a stream, or in a generation's document.
+
+        A document that has an error's status is one, whatever it says.
+        """
+        counts = self.streamed or (self._declared and self.status in SUCCESS)
+        return self._facts.error_type if counts and self._facts is not None else None
 
     @property
     def stream_status(self) -> int:
         """The HTTP status that it would have had, had the response not been started; or 0."""
-        return (self._detector and self._detector.facts.error_status) or 0
+        return (self._facts and self._facts.error_status) or 0
 
     @property
     def gaps(self) -> ChunkGaps | None:
@@ -222,7 +227,7 @@ class Reply:
 
     def said(self) -> tuple[Usage, dict[str, Any]]:
         """Usage and `gen_ai.response.*` attributes, as the answer itself gave them."""
-        facts = self._facts()
+        facts = self._facts
         if facts is None:
             return Usage(), {}
         response: dict[str, Any] = {
@@ -235,7 +240,7 @@ class Reply:
             response[s.RESPONSE_TIME_TO_FIRST_CHUNK] = elapsed / 1e9
         return facts.usage or Usage(), response
 
-    def _facts(self) -> StreamFacts | None:
+    def _read_facts(self) -> StreamFacts | None:
         """What the answer said of itself, in a stream or in one JSON document."""
         if self._detector is not None:
             return self._detector.facts

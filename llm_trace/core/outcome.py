@@ -41,7 +41,7 @@ class Ending:
     exception: BaseException | None = None
     """What the app raised before the final body message."""
     stream_error: str | None = None
-    """`error.type` of an error event inside the stream."""
+    """`error.type` of an error inside the answer: an event of a stream, or in a document."""
     stream_status: int = 0
     """The HTTP status that this event gives: what the answer would have had, had it not begun."""
     unterminated: bool = False

@@ -324,7 +324,7 @@ class Attempt:
         ending.complete = ending.complete or self._is_refused
         if facts is not None:
             ending.finish_reasons = facts.finish_reasons
-            if self._seen & Seen.ERROR:
+            if self._seen & Seen.ERROR or ending.status in SUCCESS:
                 ending.stream_error = facts.error_type
         ending.unterminated = self._ends and is_unfinished(self._seen)
         outcome, kind = decide(ending)

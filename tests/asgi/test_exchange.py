@@ -58,6 +58,9 @@ STOP = sse({"choices": [{"delta": {}, "finish_reason": "stop"}]})
 ABORT = sse({"choices": [{"delta": {}, "finish_reason": "abort"}]})
 GIVEN_UP = b'{"choices": [{"message": {"content": "Hi"}, "finish_reason": "abort"}]}'
 
+FAILED = b'{"object": "response", "status": "failed", "error": {"code": "server_error"}}'
+LIMITED = b'{"error": {"message": "Too many", "code": 429}}'
+
 
 class LaterCall:
     """An engine call that a step of the app makes."""
@@ -823,6 +826,9 @@ def ending(clock, *steps, server=None, raises=None):
         ((*TOKENS, END), None, ("truncated", "truncated", 200, "decode")),
         ((*TOKENS, ABORT, DONE, END), None, ("error", "abort", 200, "decode")),
         ((response_start(), response_body(GIVEN_UP)), None, ("error", "abort", 200, None)),
+        ((response_start(), response_body(FAILED)), None, ("error", "server_error", 200, None)),
+        ((response_start(), response_body(LIMITED)), None, ("rejected", "429", 200, None)),
+        ((response_start(status=400), response_body(FAILED)), None, ("rejected", "400", 400, None)),
         (TOKENS, None, ("truncated", "truncated", 200, "decode")),
         ((STREAM, delta(role="assistant"), MS, END), None, ("truncated", "truncated", 200, None)),
         (
@@ -870,6 +876,16 @@ def test_every_ending_has_one_record(clock, steps, raises, expected):
     if expected is None:
         expected = ("cancelled", None, 200, "decode")
     assert expected == (outcome, error, status, last if expected[3] else None)
+
+
+def test_an_error_in_a_document_that_is_no_generation_is_the_apps_own(clock):
+    """An app's form may have a field of that name."""
+    recorder = Recorder()
+    app = scripted(clock, response_start(), response_body(b'{"error": "no name"}'))
+
+    asyncio.run(drive(app, recorder, scope=http_scope("/form"), clock=clock))
+
+    assert ("ok", None) == (recorder.record.outcome, recorder.record.error_type)
 
 
 def test_a_status_given_as_a_member_of_its_enum_is_its_number(clock):

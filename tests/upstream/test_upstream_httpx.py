@@ -404,6 +404,8 @@ def test_an_app_that_reads_no_further(way, read, outcome, kind, module, clock):
         (Answer(event("a")), "truncated", "truncated"),
         (Answer(event("a"), event(finish_reason="abort"), DONE), "error", "abort"),
         (Answer(b'data: {"error": {"type": "Overloaded", "code": 503}}\n\n', DONE), "error", None),
+        (Answer(b'{"error": {"type": "Overloaded"}}', headers=JSON), "error", None),
+        (Answer(b'{"error": {"type": "Overloaded"}}', status=503, headers=JSON), "error", "503"),
     ],
 )
 def test_an_engine_that_does_not_answer(answer, outcome, kind, module, clock):
