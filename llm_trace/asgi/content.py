@@ -112,7 +112,8 @@ def asked(document: Mapping[str, Any]) -> Iterator[Said]:
             if isinstance(one, str):
                 yield {"role": "user", "parts": _parts(one)}
             elif isinstance(one, dict) and (parts := [*_parts(one.get("content")), *_calls(one)]):
-                yield {"role": str(one.get("role", "user"))[:_MAX_KIND], "parts": parts}
+                role = _spelled(one.get("role")) or "user"
+                yield {"role": role[:_MAX_KIND], "parts": parts}
 
 
 def _parts(content: object) -> list[Part]:
@@ -132,11 +133,15 @@ def _part(one: Mapping[str, Any]) -> Part:
 def _calls(message: Mapping[str, Any]) -> Iterator[Part]:
     for call in as_list(message.get("tool_calls")):
         function = as_dict(as_dict(call).get("function"))
-        yield {
-            "type": "tool_call",
-            "name": str(function.get("name", "")),
-            "arguments": str(function.get("arguments", "")),
-        }
+        named, arguments = (_spelled(function.get(key)) for key in ("name", "arguments"))
+        yield {"type": "tool_call", "name": named, "arguments": arguments}
+
+
+def _spelled(value: object) -> str:
+    """Text as it is, and what a server sends as JSON in its place; null is nothing."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else _json(value)
 
 
 # --- what was answered ----------------------------------------------------------------------------

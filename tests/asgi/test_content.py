@@ -229,6 +229,27 @@ def test_a_call_that_the_model_made_is_a_part_of_the_conversation():
     assert [{"type": "tool_call", "name": "find", "arguments": "{}"}] == message["parts"]
 
 
+@pytest.mark.parametrize(
+    "functions",
+    [
+        [{"name": "find", "arguments": '{"k": 1}'}],
+        [{"name": "find", "arguments": {"k": 1}}],
+        [
+            {"name": "find"},
+            {"name": None, "arguments": '{"k": '},
+            {"name": None, "arguments": "1}"},
+        ],
+    ],
+)
+def test_a_call_is_put_together_from_what_servers_send_of_it(functions):
+    """Arguments as text, as an object as Ollama's, and in parts whose name is null."""
+    deltas = [{"choices": [{"delta": {"tool_calls": [{"function": f}]}}]} for f in functions]
+
+    (message,) = answered(deltas)
+
+    assert [{"type": "tool_call", "content": 'find{"k": 1}'}] == message["parts"]
+
+
 def said(*texts):
     """A message for each text."""
     return [{"role": "user", "parts": [{"type": "text", "content": text}]} for text in texts]
