@@ -94,6 +94,7 @@ class EngineCall:
         "rank",
         "requeued_ns",
         "returned",
+        "same_prompt",
         "scheduled",
         "seen_scheduled",
         "seen_waiting",
@@ -143,6 +144,8 @@ class EngineCall:
         self.external: int | None = None
         self.batch: Batch | None = None
         self.rank: int | None = None
+        self.same_prompt = False
+        """It reads the prompt of a call before it: for its request, the prompt is one."""
         self.leg: Leg | None = None
         self.ticks: TickSource | None = None
         self.error_type: str | None = None
@@ -249,6 +252,13 @@ class EngineCall:
         """What is known by now; what was said beats what was counted."""
         counted = Usage(output_tokens=self.generated or None)
         return counted.overlaid(self.tokens)
+
+    def usage_added(self) -> Usage:
+        """What it adds to the request's: not the prompt that another call has read."""
+        usage = self.usage_now()
+        if self.same_prompt:
+            return usage._replace(input_tokens=None, cached_tokens=None)
+        return usage
 
     def stamps(self) -> tuple[int, int, bool]:
         """When it was queued and scheduled, ns, and whether that is inferred; 0 is not known."""

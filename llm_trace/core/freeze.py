@@ -70,7 +70,7 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
     if shown is not None and shown.inside and not shown.inside.fits(*_line(shown)):
         faults.drop("upstream_ledger")
     first = tiling.moments.get(m.FIRST_TOKEN_SENT)
-    usage = total([call.usage_now() for call in visible]).overlaid(answer.usage)
+    usage = total([call.usage_added() for call in visible]).overlaid(answer.usage)
     calls = {id(call): call.freeze() for call in timeline.calls}
     return RequestRecord(
         identity=timeline.identity,

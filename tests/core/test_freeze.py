@@ -399,6 +399,19 @@ def test_of_parallel_calls_the_one_whose_token_came_first_is_visible():
     assert record.visible is record.calls[1]
 
 
+@pytest.mark.parametrize(("said", "expected"), [(Usage(), 100), (Usage(90), 90)])
+def test_calls_that_read_one_prompt_read_it_once(said, expected):
+    """The first computes it, the other finds it in the cache: for the request it was not cached."""
+    request = Request().body().call(30, **ENGINE).call(31, **ENGINE)
+    for call, cached in zip(request.timeline.calls, (0, 96), strict=True):
+        call.usage(input_tokens=100, cached_tokens=cached, output_tokens=4)
+    request.timeline.calls[1].same_prompt = True
+    record = request.end(320, streamed=False, usage=said)
+
+    assert (record.usage, record.start_state) == (Usage(expected, 8, 0), "warm")
+    assert [call.usage.cached_tokens for call in record.calls] == [0, 96]
+
+
 def test_a_plain_answer_ends_with_the_last_of_its_parallel_calls():
     """An engine that stamps nothing is done when its last call has returned."""
     request = Request().at(10).admit().call(30).call(31)

@@ -350,6 +350,16 @@ def test_an_engine_that_offers_less_is_joined_lower(engine, tier):
     assert Join(engine).tier == tier
 
 
+def test_the_choices_of_an_answer_read_one_prompt(processor, http):
+    """Each is an engine request of its own; so is each of several prompts, which are not one."""
+    Join(Engine(processor))
+    for index in range(2):
+        processor.add_request(request(f"{index}_a-1"), None, object(), index, None)
+    processor.add_request(request("a-2"), None, parent_req=None, request_index=1)
+
+    assert [call.same_prompt for call in http.timeline.calls] == [False, True, False]
+
+
 # --- batch, ranks, rhythm -----------------------------------------------------------------------
 
 

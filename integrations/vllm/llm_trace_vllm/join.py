@@ -95,12 +95,25 @@ class Join:
 
     # --- hand-off -----------------------------------------------------------------------------
 
-    def added(self, request: Any, *_args: Any, **_kwargs: Any) -> None:
-        """The app server hands `request` to the engine, in the HTTP request's own context."""
+    def added(
+        self,
+        request: Any,
+        _prompt: Any = None,
+        parent_req: Any = None,
+        request_index: int = 0,
+        *_args: Any,
+        **_kwargs: Any,
+    ) -> None:
+        """The app server hands `request` to the engine, in the HTTP request's own context.
+
+        Of an answer with several choices each is a request, and has the same parent.
+        """
         if self.tier != ENGINE_EVENTS or request.request_id in self._calls:
             return
         timeline = context.current()
         call = None if timeline is NO_REQUEST else self._begin(timeline, request)
+        if call is not None:
+            call.same_prompt = parent_req is not None and request_index > 0
         self._waiting.add(request.request_id, call, self.processor.request_states)
         self._departures.came()
 

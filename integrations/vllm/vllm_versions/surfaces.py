@@ -177,7 +177,12 @@ REACHED: Final[Way] = (
     *fields(ASYNC_LLM, "AsyncLLM", "output_processor"),
 )
 EVENTS: Final[Way] = (
-    Method(OUTPUT, "OutputProcessor", "add_request", ("request",)),
+    Method(
+        OUTPUT,
+        "OutputProcessor",
+        "add_request",
+        ("request", "prompt", "parent_req", "request_index"),
+    ),
     Method(
         OUTPUT,
         "OutputProcessor",
