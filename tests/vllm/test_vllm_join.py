@@ -472,6 +472,24 @@ def test_the_batch_is_what_the_step_before_left(processor, http):
     assert record.rank is None
 
 
+def test_whoever_follows_those_that_ended_together_joins_an_empty_batch(processor, http):
+    """A step of last outputs only is heard of a while after it, when the next has begun."""
+    join = Join(fcfs(processor))
+    for name in ("first", "a-1"):
+        processor.add_request(request(name))
+    step(processor, http, Output("first", events=begun(http)), after=3_000)
+    join.reported(stats(1, 1), 0)
+    step(processor, http, Output("first", finish_reason="stop"), after=3_000)
+    scheduled = [Event(SCHEDULED, seconds(http.fake.now + 100))]
+    http.fake.advance(400)
+    join.reported(stats(0, 1), 0)
+    step(processor, http, Output("a-1", events=scheduled), after=3_000)
+    join.reported(stats(1, 0), 0)
+    record = http.timeline.calls[1].freeze()
+
+    assert (record.running, record.waiting) == (0, 1)
+
+
 def test_an_engine_shared_with_other_servers_is_not_counted(processor, http):
     """Its counts are those of all servers, and come to only one of them."""
     join = Join(fcfs(processor, client_count=2))

@@ -76,6 +76,8 @@ class Join:
         self._by_rank: dict[int, tuple[Steps, Reports]] = {}
         self._fresh: list[EngineCall] = []
         self._emitted = self._before = self._reported = 0
+        self._heard = False
+        """Whether outputs came since the latest report: they stamp the step that it is of."""
         self._stamp = 0.0
         self._said_unsplit = False
         if self.tier == ENGINE_EVENTS:
@@ -176,6 +178,7 @@ class Join:
         if stamp != self._stamp or not stamp:
             self._stamp = stamp
             self._emitted, self._fresh = 0, []  # where nobody reports, too
+            self._heard = True
             self._before = steps.last or _NO_STEP
             steps.add(self.clock.observe(stamp, _now()))
         return steps.last, self._before
@@ -299,20 +302,27 @@ class Join:
         """The step is over; `stats` are the scheduler's, None where another API server got them."""
         emitted, self._emitted = self._emitted, 0
         fresh, self._fresh = self._fresh, []
-        steps, reports = self._of_rank(rank, fresh)
+        heard, self._heard = self._heard, False
+        reports = self._of_rank(rank, fresh)
         for call in fresh:
             call.rank = rank if self.ranks > 1 else None
             call.batch = reports.before(call.scheduled, call.queued) if call.scheduled else None
         if stats is None or self._shared:
             return
-        at = steps.last if emitted else _now()
+        at = self._steps.last if heard else _now()
         reports.add(stats, at)
         if self.ranks == 1:
-            self._infer(stats, emitted, at)
+            self._infer(stats, emitted, at if heard else at - LAG_NS)
         self._reported = at
 
-    def _infer(self, stats: Any, emitted: int, at: int) -> None:
-        """Who waits and who computes, where the scheduler counts the requests that are alive."""
+    def _infer(self, stats: Any, emitted: int, sure: int) -> None:
+        """Who waits and who computes, where the scheduler counts the requests that are alive.
+
+        Args:
+            stats: What the scheduler reported after a step.
+            emitted: How many of those that it counts got tokens in it.
+            sure: A time, in ns, at which the step was surely not over yet or just over.
+        """
         deferred = getattr(stats, "num_skipped_waiting_reqs", 0)
         counts = Counts(stats.num_running_reqs, stats.num_waiting_reqs, deferred, emitted)
         if counts.computing > 0:
@@ -320,10 +330,9 @@ class Join:
         alive = self.processor.request_states
         known = self._departures.are_known(len(alive))
         if known and counts.computing >= 0 and counts.total <= len(alive):
-            sure = at if emitted else at - LAG_NS
             self._waiting.observe(counts, alive, before=self._reported, at=sure)
 
-    def _of_rank(self, rank: int, fresh: Iterable[EngineCall]) -> tuple[Steps, Reports]:
+    def _of_rank(self, rank: int, fresh: Iterable[EngineCall]) -> Reports:
         found = self._by_rank.get(rank)
         if found is None:
             theirs = [steps for steps, _ in self._by_rank.values()]
@@ -334,7 +343,7 @@ class Join:
             for call in fresh:
                 if isinstance(call.ticks, Decoding):
                     call.ticks.move(found[0])
-        return found
+        return found[1]
 
     # --- sleep --------------------------------------------------------------------------------
 
