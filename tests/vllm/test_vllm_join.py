@@ -716,16 +716,17 @@ def test_an_engine_without_events_is_said_once(processor, http, caplog):
     assert frozen(http).ttft_phases["engine"] > 0
 
 
-@pytest.mark.parametrize("reason", ["abort", "error"])
+@pytest.mark.parametrize(("reason", "queued"), [("abort", False), ("error", True)])
 def test_a_request_that_is_given_up_before_any_output_says_nothing_of_the_engine(
-    processor, http, caplog, reason
+    processor, http, caplog, reason, queued
 ):
-    """vLLM sends its end without events, whatever it notes: it had not begun, nothing is warm."""
+    """vLLM may send its end with the events that it noted, or without: it had not begun."""
     Join(Engine(processor))
     for name in ("given-up", "a-1"):
         processor.add_request(request(name))
     events = begun(http)
-    step(processor, http, Output("given-up", [], finish_reason=reason), after=5_000)
+    noted = events[:1] if queued else None
+    step(processor, http, Output("given-up", [], noted, finish_reason=reason), after=5_000)
     step(processor, http, Output("a-1", events=events), after=5_000)
     given_up, first = http.timeline.calls
 

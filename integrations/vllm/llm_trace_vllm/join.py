@@ -254,8 +254,8 @@ class Join:
     def _first_output(self, call: EngineCall, output: Any, at: int) -> None:
         self._fresh.append(call)
         pooled = getattr(output, "pooling_output", None) is not None
-        if not (pooled or output.new_token_ids):
-            return  # given up before it was computed, which vLLM says without its events
+        if not (call.scheduled or pooled or output.new_token_ids):
+            return  # given up before it was computed
         if not call.scheduled:
             self._say_unsplit()
         self._warm_since = self._warm_since or at
