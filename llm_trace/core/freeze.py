@@ -58,6 +58,7 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
     finished = max(finished, timeline.received)
     earlier, visible = split_calls(timeline.calls, timeline.first_token_sent)
     answer.ending.handed_off = bool(timeline.calls)
+    answer.ending.engine_reasons = tuple(c.finish_reason for c in visible if c.source == "engine")
     outcome, error = decide(answer.ending)
     streamed = answer.streamed and answer.tokens_observable
     shown = first_visible(visible)

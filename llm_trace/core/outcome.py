@@ -48,6 +48,8 @@ class Ending:
     """A stream whose dialect has a finish or terminator ended without one."""
     finish_reasons: Sequence[str] = ()
     """Why the answer ended, as it says itself, choice by choice."""
+    engine_reasons: Sequence[str | None] = ()
+    """Why the engine of this server ended its calls: some dialects have no word for a failure."""
     handed_off: bool = False
     """An engine had the request."""
 
@@ -62,7 +64,8 @@ def decide(ending: Ending) -> tuple[Outcome, str | None]:
         return _refused(ending)
     if ending.unterminated:
         return "truncated", "truncated"
-    given_up = next((why for why in ending.finish_reasons if why in FAILED_FINISHES), None)
+    reasons = (*ending.finish_reasons, *ending.engine_reasons)
+    given_up = next((why for why in reasons if why in FAILED_FINISHES), None)
     return ("ok", None) if given_up is None else ("error", given_up)
 
 

@@ -521,6 +521,17 @@ def test_an_app_that_loops_loses_generations_before_its_own_phases(monkeypatch):
     assert Counter(claims=MAX_CALLS - 1 - weighed) == faults.dropped
 
 
+@pytest.mark.parametrize(("source", "outcome"), [("engine", "error"), ("upstream", "ok")])
+def test_an_answer_that_its_engine_gave_up_is_no_success(source, outcome):
+    """Whatever word its dialect has for that; a call to another engine the app may have retried."""
+    request = Request().body().call(30, 302, **ENGINE)
+    (call,) = request.timeline.calls
+    call.source, call.finish_reason = source, "abort"
+
+    response = {s.RESPONSE_FINISH_REASONS: ("completed",)}
+    assert request.end(305, streamed=False, response=response).outcome == outcome
+
+
 def test_a_call_whose_hand_off_nobody_saw_claims_no_time():
     """An adopted call without a hand-off cannot take the admission for a generation."""
     request = Request().at(10).admit()

@@ -48,6 +48,7 @@ def _event(status, kind, **more):
         (Ending(status=200, complete=True, unterminated=True), ("truncated", "truncated")),
         (Ending(status=200, complete=True, finish_reasons=["stop", "abort"]), ("error", "abort")),
         (Ending(status=200, complete=True, finish_reasons=["error"]), ("error", "error")),
+        (Ending(status=200, complete=True, engine_reasons=[None, "abort"]), ("error", "abort")),
         (Ending(status=200, complete=True, finish_reasons=["length", "stop"]), ("ok", None)),
         (Ending(status=200, client_gone=True, finish_reasons=["abort"]), ("cancelled", None)),
         (Ending(status=200), ("truncated", "truncated")),
@@ -116,6 +117,7 @@ endings = st.builds(
     stream_error=st.one_of(st.none(), st.text(max_size=99)),
     unterminated=st.booleans(),
     finish_reasons=st.lists(st.sampled_from(["stop", "abort", "error", ""]), max_size=3),
+    engine_reasons=st.lists(st.sampled_from(["stop", "abort", "error", None]), max_size=3),
     handed_off=st.booleans(),
 )
 
