@@ -57,6 +57,9 @@ class Request(Protocol):
     def open_call(self, call: EngineCall) -> None:
         """Keep a call that is a span of its own."""
 
+    def ended(self, call: EngineCall) -> None:
+        """A call without a span has returned."""
+
     def headers(self, span_id: int = 0) -> dict[str, str]:
         """Propagation headers for a child of `span_id`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +23,7 @@ from llm_trace.core.record import (
     StartState,
     sum_by_phase,
 )
+from llm_trace.core.surplus import Surplus
 from llm_trace.core.timeline import Timeline
 from llm_trace.core.usage import Usage, total
 
@@ -71,7 +73,7 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
     if shown is not None and shown.inside and not shown.inside.fits(*_line(shown)):
         faults.drop("upstream_ledger")
     first = tiling.moments.get(m.FIRST_TOKEN_SENT)
-    usage = total([call.usage_added() for call in visible]).overlaid(answer.usage)
+    usage = _usage(timeline, visible).overlaid(answer.usage)
     calls = {id(call): call.freeze() for call in timeline.calls}
     return RequestRecord(
         identity=timeline.identity,
@@ -127,6 +129,13 @@ def so_far(timeline: Timeline, now: int, *, streamed: bool) -> dict[str, int]:
     return sum_by_phase(m.tile(given, claims, streamed=streamed, ended_early=False).segments)
 
 
+def _usage(timeline: Timeline, visible: Sequence[EngineCall]) -> Usage:
+    """What the engine read and wrote for the answer."""
+    added = [call.usage_added() for call in visible]
+    added += [timeline.surplus.usage] if timeline.surplus else []
+    return total(added)
+
+
 def _model(call: EngineCall | None, asked: str | None) -> str | None:
     """The app's word for the model it called; for the engine of this server, the client's."""
     if call is None or not call.model:
@@ -149,9 +158,25 @@ def split_calls(
         return [], before
     if not before:
         return [], []
-    latest = max(call.handed_off for call in before)
+    latest = _latest_start(before)
     earlier = [c for c in before if c.returned and c.returned <= latest and c.handed_off < latest]
     return earlier, [call for call in before if call not in earlier]
+
+
+def _latest_start(calls: Sequence[EngineCall]) -> int:
+    """When the visible work began: the last hand-off.
+
+    Of this server's own engine the last at which nothing else was under way: a batch of prompts is
+    still being handed over while it has done the first.
+    """
+    if not all(call.source == "engine" for call in calls):
+        return max(call.handed_off for call in calls)
+    start, end = 0, 0.0
+    for call in sorted(calls, key=lambda call: call.handed_off):
+        if end <= call.handed_off:
+            start = call.handed_off
+        end = max(end, call.returned or math.inf)
+    return start
 
 
 def first_visible(visible: Sequence[EngineCall]) -> EngineCall | None:
@@ -180,22 +205,22 @@ def _moments(
         given[m.HANDED_OFF] = shown.handed_off
         given[m.QUEUED], given[m.SCHEDULED], _ = shown.stamps()
         given[m.FIRST_TOKEN_ENGINE] = shown.first_token
-        given[m.LAST_TOKEN_ENGINE] = _last_token(visible, outcome)
-        given[m.RETURNED] = _returned(visible, outcome)
+        ends: list[EngineCall | Surplus] = [*visible]
+        ends += [timeline.surplus] if timeline.surplus else []
+        over = all(end.returned for end in ends) and not timeline.surplus_under_way
+        given[m.LAST_TOKEN_ENGINE] = _last_token(ends, outcome, over=over)
+        given[m.RETURNED] = _returned(ends, outcome, over=over)
     return given
 
 
-def _last_token(visible: Sequence[EngineCall], outcome: Outcome) -> int:
+def _last_token(ends: Sequence[EngineCall | Surplus], outcome: Outcome, *, over: bool) -> int:
     """The engine's last token; of an answer that was cut short while it ran, there was none yet."""
-    if outcome == "ok" or all(call.returned for call in visible):
-        return max([call.last_token for call in visible])
-    return 0
+    return max([end.last_token for end in ends]) if over or outcome == "ok" else 0
 
 
-def _returned(visible: Sequence[EngineCall], outcome: Outcome) -> int:
+def _returned(ends: Sequence[EngineCall | Surplus], outcome: Outcome, *, over: bool) -> int:
     """When the last of the parallel calls returned; missing where the answer was cut short."""
-    returns = [call.returned for call in visible]
-    return max(returns) if outcome == "ok" and all(returns) else 0
+    return max([end.returned for end in ends]) if over and outcome == "ok" else 0
 
 
 def _admitted(timeline: Timeline, outcome: Outcome) -> int:

@@ -19,6 +19,7 @@ from llm_trace.core.interval import Interval
 from llm_trace.core.ledger import MAX_CLAIMS
 from llm_trace.core.loop_lag import LoopLag
 from llm_trace.core.outcome import error_type, is_cancel
+from llm_trace.core.surplus import Surplus
 from llm_trace.core.tracer import NO_TRACER, Tracer
 from llm_trace.settings import Settings
 
@@ -64,6 +65,7 @@ class Timeline:
         "settings",
         "state",
         "streams",
+        "surplus",
         "tracer",
         "wall_offset",
     )
@@ -91,6 +93,8 @@ class Timeline:
         """Ns that the server's `send` was held back: until now, and until the first token."""
         self.intervals: list[Interval] = []
         self.calls: list[EngineCall] = []
+        self.surplus: Surplus | None = None
+        """The engine's calls past the bound; None where there are none."""
         self.state: Mapping[str, object] = {}
         """The scope's `state`, where servers leave facts for middlewares."""
         self.settings: Settings | None = None
@@ -202,10 +206,22 @@ class Timeline:
     def adopt_call(self, call: EngineCall) -> None:
         """Keep a call; one without a span of its own hangs its phases on the root span.
 
-        A call that is entered again, by a retry, is still one call.
+        A call that is entered again, by a retry, is still one call. Past the bound it is counted
+        only; whoever adopts one without a span says when it has `ended`.
         """
-        if call not in self.calls and self._has_room("call", len(self.calls) < MAX_CALLS):
+        if call in self.calls:
+            return
+        if self._has_room("call", len(self.calls) < MAX_CALLS):
             self.calls.append(call)
+        elif not (self.closed or call.span_id):
+            if self.surplus is None:
+                self.surplus = Surplus()
+            self.surplus.begin()
+
+    def ended(self, call: EngineCall) -> None:
+        """A call without a span has returned."""
+        if self.surplus is not None and call not in self.calls:
+            self.surplus.end(call)
 
     def _has_room(self, kind: str, below_bound: bool) -> bool:  # noqa: FBT001 - one caller each
         if self.late(kind):
@@ -213,6 +229,11 @@ class Timeline:
         if not below_bound:
             faults.drop(f"{kind}s")
         return below_bound
+
+    @property
+    def surplus_under_way(self) -> bool:
+        """Whether a call past the bound has not returned."""
+        return self.surplus is not None and self.surplus.under_way > 0
 
     def headers(self, span_id: int = 0) -> dict[str, str]:
         """Propagation headers for a child of `span_id`, or of the root.
@@ -253,7 +274,7 @@ class Timeline:
         """The phase that the request is in now, as far as anyone has said."""
         if self.first_token_sent:
             return s.DECODE
-        if self.calls and not self.calls[-1].returned:
+        if self.calls and (not self.calls[-1].returned or self.surplus_under_way):
             return _engine_phase(self.calls[-1], streams=self.streams)
         if self.intervals and not self.intervals[-1].end:
             return self.intervals[-1].phase

@@ -521,6 +521,69 @@ def test_an_app_that_loops_loses_generations_before_its_own_phases(monkeypatch):
     assert Counter(claims=MAX_CALLS - 1 - weighed) == faults.dropped
 
 
+def batch(size, ended):
+    """So many calls of this server's engine, handed off at once; the first ones have ended."""
+    request = Request().at(10).admit()
+    calls = [EngineCall(request.timeline, "embeddings", "m", source="engine") for _ in range(size)]
+    for at, call in enumerate(calls, 20):
+        request.at(at)
+        call.begin()
+        request.timeline.adopt_call(call)
+        call.usage(input_tokens=2)
+    for at, call in enumerate(calls[:ended], 300):
+        request.at(at)
+        call.mark("first_token")
+        call.end()
+        request.timeline.ended(call)
+    return request
+
+
+def test_prompts_past_the_bound_are_the_engines_work_too(monkeypatch):
+    """They are not kept, yet the answer waits for them, and they were read."""
+    monkeypatch.setattr(faults, "dropped", Counter())
+    size = MAX_CALLS + 9
+    record = batch(size, size).end(500, streamed=False)
+
+    last = 300 + size - 1
+    assert rows(record)[-2:] == [(s.DECODE, 300, last), (s.FINISH, last, 500)]
+    assert (len(record.calls), record.usage) == (MAX_CALLS, Usage(2 * size))
+    assert Counter(calls=9) == faults.dropped
+
+
+def test_prompts_past_the_bound_are_waited_for(monkeypatch):
+    """All that are kept are done, and the client leaves before the others are."""
+    monkeypatch.setattr(faults, "dropped", Counter())
+    request = batch(MAX_CALLS + 9, MAX_CALLS + 2)
+
+    assert request.timeline.live_phase() == "first_token"
+    record = request.end(500, streamed=False, ending={"client_gone": True})
+    assert rows(record)[-1] == (s.DECODE, 300, 500)
+
+
+def test_a_batch_is_handed_over_while_its_first_prompts_are_done():
+    """They did not prepare the answer, they are part of it; an earlier turn did."""
+    request = Request().at(10).admit()
+    for handed_off, first, returned in ((20, 25, 30), (40, 50, 60), (45, 70, 80), (65, 75, 90)):
+        call = EngineCall(request.timeline, "text_completion", "m", source="engine")
+        call.handed_off, call.first_token = START + handed_off, START + first
+        call.last_token = call.returned = START + returned
+        call.tokens = Usage(1, 1)
+        request.timeline.adopt_call(call)
+
+    record = request.end(100, streamed=False)
+
+    expected = [
+        (s.ADMISSION, 0, 10),
+        (s.PREPARE, 10, 20),
+        (s.GENERATION, 20, 30),
+        (s.PREPARE, 30, 40),
+        (s.ENGINE, 40, 50),
+        (s.DECODE, 50, 90),
+        (s.FINISH, 90, 100),
+    ]
+    assert (rows(record), record.usage) == (expected, Usage(3, 3))
+
+
 @pytest.mark.parametrize(("source", "outcome"), [("engine", "error"), ("upstream", "ok")])
 def test_an_answer_that_its_engine_gave_up_is_no_success(source, outcome):
     """Whatever word its dialect has for that; a call to another engine the app may have retried."""

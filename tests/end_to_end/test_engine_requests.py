@@ -178,6 +178,28 @@ def test_a_stream_in_which_no_token_shows(vllm):
     assert grown(before, vllm.scrape(), s.TIME_TO_FIRST_TOKEN, "_count") == 0
 
 
+def test_two_choices_read_one_prompt(vllm):
+    """The engine has it twice, the second time perhaps from its cache; before it has it nobody."""
+    body = completion(prompt("choices", 640), 6, n=2, stream=True)
+    answer, ticks = counted(vllm, lambda: vllm.ask(COMPLETIONS, body))
+    root = vllm.tap.root(answer.trace_id).attributes
+
+    assert ticks == {("ok", "finish"): 1}
+    assert (root[s.USAGE_INPUT_TOKENS], root[s.USAGE_OUTPUT_TOKENS]) == (640, 12)
+    assert (root[s.USAGE_CACHED_TOKENS], root[s.START_STATE]) == (0, "warm")
+
+
+def test_more_prompts_than_are_kept(vllm):
+    """Each is a call of the engine: the last of four hundred end with the engine's time, too."""
+    body = completion([prompt(f"one of many, {n}", 6) for n in range(400)], 1)
+    answer, ticks = counted(vllm, lambda: vllm.ask(COMPLETIONS, body))
+    root = vllm.tap.root(answer.trace_id)
+    last = max(span.end for span in vllm.tap.trace(answer.trace_id) if span.name == "decode")
+
+    assert ticks == {("ok", "finish"): 1}
+    assert root.end - last < (last - root.start) / 4
+
+
 @pytest.mark.parametrize(
     "request_id",
     ["x" * 8_000, "../../etc/passwd\t%00", "caf\N{LATIN SMALL LETTER E WITH ACUTE}", "0", "-"],

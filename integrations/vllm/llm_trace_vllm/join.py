@@ -295,6 +295,7 @@ class Join:
         if call is not None and not call.timeline.closed:
             call.finish_reason = reason
             call.returned = call.returned or at
+            call.timeline.ended(call)
 
     # --- what the scheduler reported after it -------------------------------------------------
 
