@@ -73,7 +73,7 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
     if shown is not None and shown.inside and not shown.inside.fits(*_line(shown)):
         faults.drop("upstream_ledger")
     first = tiling.moments.get(m.FIRST_TOKEN_SENT)
-    usage = _usage(timeline, visible).overlaid(answer.usage)
+    usage = _sound(_usage(timeline, visible).overlaid(answer.usage))
     calls = {id(call): call.freeze() for call in timeline.calls}
     return RequestRecord(
         identity=timeline.identity,
@@ -134,6 +134,13 @@ def _usage(timeline: Timeline, visible: Sequence[EngineCall]) -> Usage:
     added = [call.usage_added() for call in visible]
     added += [timeline.surplus.usage] if timeline.surplus else []
     return total(added)
+
+
+def _sound(usage: Usage) -> Usage:
+    """Without cached tokens that are more than the prompt: they are of others, as a beam's is."""
+    if usage.cached_tokens and usage.cached_tokens > (usage.input_tokens or math.inf):
+        return usage._replace(cached_tokens=None)
+    return usage
 
 
 def _model(call: EngineCall | None, asked: str | None) -> str | None:

@@ -412,6 +412,16 @@ def test_calls_that_read_one_prompt_read_it_once(said, expected):
     assert [call.usage.cached_tokens for call in record.calls] == [0, 96]
 
 
+def test_more_cached_tokens_than_the_prompt_has_are_of_another():
+    """Each beam of a search is a call, and reads the prompt with what was found so far."""
+    request = Request().body().call(30, **ENGINE).call(31, **ENGINE)
+    for call in request.timeline.calls:
+        call.usage(input_tokens=104, cached_tokens=96)
+    record = request.end(320, streamed=False, usage=Usage(100, 8))
+
+    assert (record.usage, record.start_state) == (Usage(100, 8), "unknown")
+
+
 def test_a_plain_answer_ends_with_the_last_of_its_parallel_calls():
     """An engine that stamps nothing is done when its last call has returned."""
     request = Request().at(10).admit().call(30).call(31)
