@@ -627,6 +627,17 @@ def test_a_stop_string_ends_a_request_at_its_step(processor, http):
     )
 
 
+def test_a_request_that_is_aborted_by_its_id_was_given_up(processor, http):
+    """Whoever asked for it named the client's id; vLLM says which of its own that is."""
+    Join(Engine(processor))
+    for name in ("a-1-internal", "a-2-internal"):
+        processor.add_request(request(name))
+
+    assert processor.abort_requests(["a-1", "of nobody"]) == ["a-1-internal", "of nobody-internal"]
+    assert [call.finish_reason for call in http.timeline.calls] == ["abort", None]
+    assert not http.timeline.calls[0].returned
+
+
 def test_a_legs_adapters_and_external_tokens_are_kept(processor, http):
     """The decoding leg of a disaggregated request, with an adapter."""
     Join(Engine(processor))

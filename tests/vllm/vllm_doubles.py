@@ -50,6 +50,11 @@ class Processor:
         self.heard.append(("step", [output.request_id for output in outputs]))
         return "processed"
 
+    def abort_requests(self, request_ids, internal=None):
+        """Give requests up, by their clients' ids or by internal ones."""
+        self.heard.append(("aborted", list(request_ids)))
+        return [name if internal else f"{name}-internal" for name in request_ids]
+
 
 class Engine:
     """The engine client: `AsyncLLM`, or something with less to offer."""

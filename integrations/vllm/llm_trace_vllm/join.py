@@ -83,6 +83,8 @@ class Join:
         if self.tier == ENGINE_EVENTS:
             see_before(self.processor, "add_request", self.added, self._give_up)
             see_after(self.processor, "process_outputs", self.processed, self._give_up)
+            if callable(getattr(self.processor, "abort_requests", None)):
+                see_after(self.processor, "abort_requests", self.aborted, lambda: None)
         engines.joined.add(self)
 
     @property
@@ -135,8 +137,15 @@ class Join:
         self._calls[request.request_id] = call
         return call
 
+    def aborted(self, request_ids: Iterable[str] | None, *_args: Any, **_kwargs: Any) -> None:
+        """vLLM gave these up: their clients left, or somebody asked for it and they get a part."""
+        for request_id in request_ids or ():
+            call = self._calls.get(request_id)
+            if call is not None:
+                call.finish_reason = "abort"
+
     def _sweep(self) -> None:
-        """Forget aborted requests: vLLM never says that they ended."""
+        """Forget aborted requests: the engine never says that they ended."""
         self._calls = {k: c for k, c in self._calls.items() if not c.timeline.closed}
         self._sweep_at = max(_SWEEP_AT, 2 * len(self._calls))
 

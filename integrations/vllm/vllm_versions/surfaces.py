@@ -319,6 +319,10 @@ FEATURES: Final = (
         (fields(OUTPUT, "OutputProcessorOutput", "reqs_to_abort"),),
     ),
     Feature(
+        "answers that are aborted by their ids, as errors in every dialect",
+        ((Method(OUTPUT, "OutputProcessor", "abort_requests", ("request_ids",)),),),
+    ),
+    Feature(
         "sleep and wake-up as model load",
         ((Method(LOGGERS, "StatLoggerBase", "record_sleep_state", ()),),),
     ),
