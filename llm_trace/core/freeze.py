@@ -211,11 +211,12 @@ def _moments(
     if shown is not None:
         given[m.HANDED_OFF] = shown.handed_off
         given[m.QUEUED], given[m.SCHEDULED], _ = shown.stamps()
-        given[m.FIRST_TOKEN_ENGINE] = shown.first_token
         ends: list[EngineCall | Surplus] = [*visible]
         ends += [timeline.surplus] if timeline.surplus else []
         over = all(end.returned for end in ends) and not timeline.surplus_under_way
-        given[m.LAST_TOKEN_ENGINE] = _last_token(ends, outcome, over=over)
+        last = given[m.LAST_TOKEN_ENGINE] = _last_token(ends, outcome, over=over)
+        # An embedding has no decode: the results of a batch are computed to the last.
+        given[m.FIRST_TOKEN_ENGINE] = last if shown.operation == s.EMBEDDINGS else shown.first_token
         given[m.RETURNED] = _returned(ends, outcome, over=over)
     return given
 

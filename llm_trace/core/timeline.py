@@ -282,7 +282,7 @@ class Timeline:
 
 
 def _engine_phase(call: EngineCall, *, streams: bool) -> str:
-    if call.first_token:
+    if call.first_token and call.operation != s.EMBEDDINGS:
         return s.FIRST_TOKEN if streams else s.DECODE
     queued, scheduled, _ = call.stamps()
     if scheduled:

@@ -531,14 +531,15 @@ def test_an_app_that_loops_loses_generations_before_its_own_phases(monkeypatch):
     assert Counter(claims=MAX_CALLS - 1 - weighed) == faults.dropped
 
 
-def batch(size, ended):
+def batch(size, ended, operation="text_completion"):
     """So many calls of this server's engine, handed off at once; the first ones have ended."""
     request = Request().at(10).admit()
-    calls = [EngineCall(request.timeline, "embeddings", "m", source="engine") for _ in range(size)]
+    calls = [EngineCall(request.timeline, operation, "m", source="engine") for _ in range(size)]
     for at, call in enumerate(calls, 20):
         request.at(at)
         call.begin()
         request.timeline.adopt_call(call)
+        call.mark("scheduled", START + 200)
         call.usage(input_tokens=2)
     for at, call in enumerate(calls[:ended], 300):
         request.at(at)
@@ -568,6 +569,22 @@ def test_prompts_past_the_bound_are_waited_for(monkeypatch):
     assert request.timeline.live_phase() == "first_token"
     record = request.end(500, streamed=False, ending={"client_gone": True})
     assert rows(record)[-1] == (s.DECODE, 300, 500)
+
+
+@pytest.mark.parametrize(
+    ("size", "ended", "ending", "expected"),
+    [
+        (3, 3, OK, [(s.PREFILL, 200, 302), (s.FINISH, 302, 500)]),
+        (3, 1, {"client_gone": True}, [(s.PREFILL, 200, 500)]),
+        (MAX_CALLS + 9, MAX_CALLS + 9, OK, [(s.PREFILL, 200, 436), (s.FINISH, 436, 500)]),
+    ],
+)
+def test_embeddings_are_computed_to_the_last_of_them(size, ended, ending, expected):
+    """They have no decode: what comes after the first result is the others' computation."""
+    request = batch(size, ended, s.EMBEDDINGS)
+
+    assert request.timeline.live_phase() in {s.PREFILL, s.UNATTRIBUTED}
+    assert rows(request.end(500, streamed=False, ending=ending))[-len(expected) :] == expected
 
 
 def test_a_batch_is_handed_over_while_its_first_prompts_are_done():

@@ -377,11 +377,11 @@ def _finished(page):
 
 @ALONE
 def test_pooling(vllm_python, tmp_path):
-    """An embedding is queued and computed, and has no token."""
+    """Embeddings are queued and computed, in more steps than one, and have no token."""
     tap = OtelTap(tmp_path)
     flags = ("--runner", "pooling", "--convert", "embed")
     server = VllmServer(vllm_python, make_model(vllm_python, tmp_path), tap, tmp_path, flags=flags)
-    body = {"model": "tiny", "input": ["one text", "and another one of them"]}
+    body = {"model": "tiny", "input": [f"one text of many, {n}" for n in range(40)]}
     try:
         server.program.ready(server._healthy, "vLLM", within=240)
         answer, ticks = counted(server, lambda: server.ask("/v1/embeddings", body))
