@@ -68,3 +68,12 @@ def test_a_panel_is_on_a_board_that_the_step_names_or_the_one_named_last(path):
         for title in re.findall(r"\*\*([^*]+)\*\*", line):
             assert where[title] & {last, *named}, line
         last = named[-1] if named else last
+
+
+def test_the_runbook_of_a_slow_first_token_goes_on_from_every_phase_before_it():
+    """Whatever the alert blames has a row."""
+    text = (RUNBOOKS / "LlmTraceTtftBurn.md").read_text()
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+
+    named = {phase for row in rows for phase in re.findall("`([^`]+)`", row)}
+    assert named == {*s.PHASES, s.OTHER} - {s.DECODE, s.FINISH}

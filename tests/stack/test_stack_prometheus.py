@@ -51,7 +51,7 @@ def test_amtool_takes_the_configuration(amtool):
         ),
         *(
             (phase, "app")
-            for phase in ("admission", "retrieval", "prepare", "network", "first_token")
+            for phase in ("admission", "retrieval", "prepare", "network", "first_token", "rerank")
         ),
         *((phase, "rest") for phase in ("unattributed", "")),
     ],
@@ -104,7 +104,7 @@ def matched(label):
     return [
         value
         for matcher in matchers
-        if matcher.startswith(label)
+        if matcher.startswith(label) and "!" not in matcher
         for value in matcher.split('"')[1].split("|")
     ]
 
