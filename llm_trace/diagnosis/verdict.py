@@ -10,7 +10,7 @@ from llm_trace.core.record import RequestRecord
 from llm_trace.core.verdict import Confidence, Verdict
 from llm_trace.diagnosis.case import Case
 from llm_trace.diagnosis.floors import UNKNOWN, Floors
-from llm_trace.diagnosis.rules import APP_PHASE, EDGE, NEAR, RULES, Rule
+from llm_trace.diagnosis.rules import APP_PHASE, EDGE, LOST, NEAR, RULES, Rule
 
 MOST: Final = 0.6
 """Share of the wait from which a phase is surely the one to look at."""
@@ -61,11 +61,12 @@ def _decode_matters(case: Case) -> bool:
 
 
 def _lost(case: Case, time: int) -> float:
-    """Time that decode took and need not have."""
+    """Time that decode took and need not have, as far as a rule would tell it."""
     ratio = case.ratios.decode
     beyond = time * (1 - NEAR / ratio) if ratio is not None and ratio > NEAR else 0
     late = case.late_tail if case.late_tail * 2 >= time else 0
-    return max(case.requeued, case.stall, case.held, late, beyond)
+    parts = (case.requeued, case.stall, case.held)
+    return max(late, beyond, *(part for part in parts if part >= LOST * time))
 
 
 def _say(case: Case, rule: Rule) -> Verdict:

@@ -244,6 +244,21 @@ def test_a_slow_first_token_is_judged_however_long_the_answer_is():
     assert decided(told(**moments))[0] == "queue"
 
 
+@pytest.mark.parametrize("lost", [{"stall": 31_000 * MS}, {"requeued": 31_000, "preemptions": 1}])
+def test_what_no_rule_would_tell_of_decode_does_not_blame_it(lost):
+    """Half a minute in the queue, and as much lost in an answer of a quarter of an hour."""
+    moments = {
+        "scheduled": 30_004,
+        "first_token_engine": 30_024,
+        "first_token_sent": 30_026,
+        "last_token_sent": 1_000_000,
+        "finished": 1_000_001,
+    }
+
+    assert decided(told(call=lost, **moments))[0] == "queue"
+    assert decided(told(call={"stall": 250_000 * MS}, **moments))[0] == "decode_stalled"
+
+
 def test_an_engine_that_gives_no_split_is_not_guessed_at():
     """There is no verdict without the numbers for it."""
     blind = told(

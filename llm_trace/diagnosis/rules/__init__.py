@@ -8,8 +8,8 @@ of which phase, and in what order. The rules stand with what they blame: `app`, 
 
 from __future__ import annotations
 
-from llm_trace.diagnosis.rules.limits import NEAR
+from llm_trace.diagnosis.rules.limits import LOST, NEAR
 from llm_trace.diagnosis.rules.rule import Rule
 from llm_trace.diagnosis.rules.table import APP_PHASE, EDGE, RULES
 
-__all__ = ["APP_PHASE", "EDGE", "NEAR", "RULES", "Rule"]
+__all__ = ["APP_PHASE", "EDGE", "LOST", "NEAR", "RULES", "Rule"]

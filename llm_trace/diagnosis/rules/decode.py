@@ -80,7 +80,7 @@ LONG_ANSWER: Final = Rule(
     "decode",
     always,
     _reason,
-    "The first token was quick; the answer's length made the rest. Set `device` and "
-    "`model_config` to know how far its pace is from the floor.",
+    "The answer's length made most of it. Set `device` and `model_config` to know how far its "
+    "pace is from the floor.",
     sure=False,
 )
