@@ -108,7 +108,8 @@ def _knock(check: str, signal: Signal, found: Endpoint, environ: Mapping[str, st
     try:
         if found.protocol == "grpc":
             return _knock_grpc(check, place, context)
-        return _knock_http(check, signal, place, context, parts.path, found.headers)
+        path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path
+        return _knock_http(check, signal, place, context, path, found.headers)
     except (OSError, HTTPException, ValueError) as fault:
         return unanswered(check, place, fault, _UNANSWERED)
 

@@ -29,6 +29,8 @@ HTTP_PORT: Final = 4318
 
 _CREDENTIALS: Final = re.compile(r"^([^/]*//)?[^/@]*(?:@[^/@]*)*@")
 
+_QUERY: Final = re.compile(r"\?.+", re.DOTALL)
+
 _OTLP: Final[Mapping[str, Protocol | None]] = {
     "otlp": None,
     "otlp_proto_grpc": "grpc",
@@ -59,8 +61,8 @@ class Endpoint:
 
 
 def without_credentials(url: str) -> str:
-    """`url` without what stands before an @ of its authority."""
-    return _CREDENTIALS.sub(r"\1***@", url)
+    """`url` without what stands before an @ of its authority, and without its query's words."""
+    return _QUERY.sub("?***", _CREDENTIALS.sub(r"\1***@", url))
 
 
 def resolve(
@@ -207,5 +209,6 @@ def _with_port(url: str) -> str:
 
 
 def _with_path(url: str, path: str) -> str:
-    base = url.rstrip("/")
-    return base if base.endswith(path) else base + path
+    parts = _split(url)
+    base = parts.path.rstrip("/")
+    return str(parts._replace(path=base if base.endswith(path) else base + path).geturl())

@@ -282,6 +282,15 @@ def test_an_endpoint_where_nobody_listens_is_found(run):
     assert "nobody answers" in about(found, "OTLP traces")[-1][1]
 
 
+def test_a_query_of_an_address_is_sent_and_not_shown(run):
+    """A backend may take its key there."""
+    with answering() as (url, heard):
+        _, found = run(OTEL_EXPORTER_OTLP_ENDPOINT=f"{url}?key=hidden", **HTTP)
+
+    assert heard[0][1] == "/v1/traces?key=hidden"
+    assert "hidden" not in json.dumps(found)
+
+
 def test_passwords_in_an_address_are_not_shown(run):
     """Nor anything before the @."""
     _, found = run(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://me:hidden@127.0.0.1:{free_port()}")

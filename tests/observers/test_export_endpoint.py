@@ -36,6 +36,22 @@ def test_our_keyword_ends_at_one_url(given):
     assert (found.url, found.protocol) == ("http://h:4318/v1/traces", HTTP)
 
 
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("http://h:4318?key=k", "http://h:4318/v1/traces?key=k"),
+        ("http://h:4318/base/?key=k", "http://h:4318/base/v1/traces?key=k"),
+        ("http://h:4318/v1/traces/?key=k", "http://h:4318/v1/traces?key=k"),
+    ],
+)
+def test_the_path_stands_before_a_query(given, url):
+    """Some backends take their key there; so it is not shown either."""
+    found = traces(endpoint=given)
+
+    assert found.url == url
+    assert found.shown == url.replace("key=k", "***")
+
+
 def test_the_variables_keep_their_meaning():
     """The generic one gets the signal's path, the signal's own is verbatim and wins."""
     generic = {GENERIC: "http://h:4318/base"}
