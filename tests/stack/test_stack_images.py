@@ -48,3 +48,10 @@ def test_both_engines_are_the_version_that_was_tried():
     build = (ROOT / "integrations" / "vllm" / "cpu" / "build.py").read_text(encoding="utf-8")
 
     assert f"vllm/vllm-openai:v{VLLM.search(build)[1]} AS vllm-gpu" in dockerfile("FROM")
+
+
+def test_the_command_is_found_where_vllm_has_an_environment_of_its_own():
+    """`kubectl exec` asks no shell: on-call types `llm-trace doctor` as the page says."""
+    [environment] = re.findall(r"--into (\S+)", DOCKERFILE.read_text(encoding="utf-8"))
+
+    assert any(f"PATH={environment}/bin:$PATH" in line for line in dockerfile("ENV"))
