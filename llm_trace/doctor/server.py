@@ -118,8 +118,9 @@ def _page(samples: Samples) -> Iterator[Finding]:
             "server",
             "fault",
             "its metrics page has nothing of llm_trace",
-            "Add llm_trace.instrument(app), or --middleware llm_trace.TraceMiddleware to "
-            "vllm serve; behind a proxy ask the server itself.",
+            "Add llm_trace.instrument(app), or --middleware llm_trace.TraceMiddleware to vllm "
+            "serve. Behind a proxy ask the server itself. Where the app has a page of its own "
+            "there, give ours another place: the setting metrics_path.",
         )
         return
     number = _total(samples, s.REQUESTS.prometheus)
