@@ -12,6 +12,7 @@ from llm_trace._version import __version__
 from llm_trace.doctor.finding import Finding
 from llm_trace.errors import SettingsError
 from llm_trace.settings import Settings
+from llm_trace.setup.composition import verify
 
 PACKAGES: Final = (
     *("opentelemetry-api", "opentelemetry-sdk", "opentelemetry-exporter-otlp"),
@@ -55,6 +56,7 @@ def settings(environ: _Environ) -> Iterator[Finding]:
     """Whether `LLM_TRACE_*` can be used, and whether anything is switched off."""
     try:
         chosen = Settings.from_env(environ)
+        verify(chosen)
     except SettingsError as fault:
         yield Finding("settings", "fault", str(fault), "Correct that variable.")
         return

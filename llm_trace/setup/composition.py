@@ -82,6 +82,18 @@ def _compose(settings: Settings) -> Dispatch:
     return dispatch
 
 
+def verify(settings: Settings) -> None:
+    """Read what the settings name, as it is read at start: device, model and benchmark.
+
+    Raises:
+        SettingsError: One of them cannot be used.
+    """
+    from llm_trace.diagnosis.known import Judging  # noqa: PLC0415 - lazy, as above
+
+    _settled(Judging, settings)
+    _expectation(settings.benchmark)
+
+
 class _Metrics(NamedTuple):
     """What keeps the numbers; by default nothing does."""
 

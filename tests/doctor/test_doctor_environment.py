@@ -51,6 +51,8 @@ def test_an_sdk_that_is_absent_or_of_another_release_is_said(monkeypatch, instal
         (environment.settings, {"LLM_TRACE_ENABLED": "maybe"}, "fault"),
         (environment.settings, {"LLM_TRACE_ENABLED": "false"}, "fault"),
         (environment.settings, {"LLM_TRACE_FLIGHTS": "1"}, "fault"),
+        (environment.settings, {"LLM_TRACE_DEVICE": "H100"}, "fault"),
+        (environment.settings, {"LLM_TRACE_BENCHMARK": "/nowhere.json"}, "fault"),
         (environment.sampling, {}, "ok"),
         (environment.sampling, {"OTEL_TRACES_SAMPLER": "always_off"}, "fault"),
         (environment.sampling, {"OTEL_TRACES_SAMPLER": "traceidratio"}, "note"),
