@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
@@ -20,6 +21,7 @@ _TIMEOUT: Final = 60.0
 _MOST: Final = 1 << 26
 """Bytes of an answer that are read."""
 _SHOWN: Final = 300
+_GUARDED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _REMEMBERED: Final = "6h"
 """How long scrapes may have failed before a counter that is found again counts as a new one."""
 
@@ -80,7 +82,8 @@ class Prometheus:
                 return json.loads(answer.read(_MOST))
         except HTTPError as fault:
             said = fault.read(_SHOWN).decode(errors="replace").strip()
-            raise DiffError(f"{self.url} answers {fault.code}: {said}") from None
+            hint = ". Name a token with --token-env." if fault.code in _GUARDED else ""
+            raise DiffError(f"{self.url} answers {fault.code}: {said}{hint}") from None
         except (URLError, OSError, HTTPException) as fault:
             why = getattr(fault, "reason", None) or fault
             raise DiffError(

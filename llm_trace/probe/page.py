@@ -58,8 +58,8 @@ def render(url: str, readings: Sequence[Reading], style: Style) -> list[str]:
     lines += ["".join(f"{name:>10}" for name in names), *map(_row, _numbered(readings))]
     if len(answered) > 1:
         lines.append(_cells("median", [_median(answered, find) for _, find in _COLUMNS]))
-    told = [*_server(answered), ""] if answered else []
-    lines += ["", *told, *_stream(answered, style), ""]
+    told = [*_server(answered), "", *_stream(answered, style)] if answered else []
+    lines += ["", *(told or _refused(readings, style)), ""]
     return lines + [f"trace {r.trace_id}{_why(r)}"[:80] for r in readings]
 
 
@@ -103,9 +103,7 @@ def _server(answered: Sequence[Reading]) -> list[str]:
 
 def _stream(answered: Sequence[Reading], style: Style) -> list[str]:
     stream = stream_of(answered)
-    shown = next((r for r in answered if r.pace.stream == stream), None)
-    if shown is None:
-        return [style("No request was answered.", "red")]
+    shown = next(reading for reading in answered if reading.pace.stream == stream)
     text = _SAYS[stream].format(
         tokens=shown.pace.tokens,
         lumps=shown.pace.lumps,
@@ -114,6 +112,16 @@ def _stream(answered: Sequence[Reading], style: Style) -> list[str]:
     )
     colour = {"streamed": "green", "lumped": "red"}.get(stream, "yellow")
     return [style(line, colour) for line in text.split("\n")]
+
+
+_KEY: Final = "It wants a key: name the variable that holds one with --api-key-env."
+_ROUTE: Final = "Give the URL with the route that answers, and the model with --model."
+_ADVICE: Final[Mapping[int | None, str]] = {401: _KEY, 403: _KEY, 404: _ROUTE, 405: _ROUTE}
+
+
+def _refused(readings: Sequence[Reading], style: Style) -> list[str]:
+    advice = next((_ADVICE[r.status] for r in readings if r.status in _ADVICE), None)
+    return [style("No request was answered.", "red"), *([advice] if advice else [])]
 
 
 def _why(reading: Reading) -> str:

@@ -241,5 +241,5 @@ def test_a_token_is_sent_and_not_shown(capsys, monkeypatch):
         assert run("2h..1h", "1h..now", "--prometheus", url, "--token-env", "PROM_TOKEN") == 2
 
     err = capsys.readouterr().err
-    assert 'answers 401: {"error": "no"}' in err
+    assert 'answers 401: {"error": "no"}. Name a token with --token-env.' in err
     assert "s3cret" not in err

@@ -11,13 +11,13 @@ MS = 1_000_000
 PLAIN = Style()
 
 
-def reading(stream="streamed", ttft=400, failure=None, first=None):
+def reading(stream="streamed", ttft=400, failure=None, first=None, status=200):
     """Build an answer of 60 tokens, of which the first came after so many ms."""
     return Reading(
         trace_id="7" * 32,
         connect=1 * MS,
         tls=None,
-        status=200,
+        status=status,
         failure=failure,
         head=ttft * MS,
         ttft=ttft * MS,
@@ -76,6 +76,18 @@ def test_when_nobody_answered_the_screen_says_so():
     assert "No request was answered." in lines
     assert not any("does not tell its own time" in line for line in lines)  # who knows
     assert f"trace {'7' * 32}  status 503: busy" == lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"), [(401, "--api-key-env"), (404, "--model"), (405, "the route")]
+)
+def test_what_a_refusal_usually_means_is_said(status, advice):
+    """The key, the route or the model."""
+    lines = render("http://a", [reading(failure=f"status {status}", status=status)], PLAIN)
+
+    after = lines.index("No request was answered.") + 1
+    assert advice in lines[after]
+    assert len(lines[after]) <= 80
 
 
 def test_the_document_has_null_for_what_is_not_known():
