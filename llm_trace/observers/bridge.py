@@ -78,6 +78,32 @@ def _distribution(attributes: Mapping[str, str], group: Iterable[Sample]) -> Dis
     return Distribution(attributes, tuple(counts), bounds, total, exemplars)
 
 
+class Growth:
+    """What counters and histograms grew by from one export to the next: delta temporality."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[Any, ...], Point] = {}
+
+    def of(self, metric: s.Metric, points: Iterable[Point], since: float) -> list[Point]:
+        """The points that grew, by how much; of exemplars those that came after `since`, Unix s."""
+        grown = (self._grown(metric, point, since) for point in points)
+        return [point for point in grown if point is not None]
+
+    def _grown(self, metric: s.Metric, point: Point, since: float) -> Point | None:
+        key = (metric.name, *sorted(point.attributes.items()))
+        before, self._last[key] = self._last.get(key), point
+        new = tuple(x for x in point.exemplars if float(x.timestamp or 0) >= since)
+        if isinstance(point, Number):
+            value = point.value - (before.value if isinstance(before, Number) else 0)
+            return point._replace(value=value, exemplars=new) if value else None
+        if isinstance(before, Distribution):
+            counts = tuple(
+                now - then for now, then in zip(point.counts, before.counts, strict=True)
+            )
+            point = point._replace(counts=counts, total=point.total - before.total)
+        return point._replace(exemplars=new) if any(point.counts) else None
+
+
 def exemplar_ids(exemplar: Exemplar) -> tuple[int, int]:
     """Trace and span id of an exemplar."""
     labels: Any = exemplar.labels

@@ -17,7 +17,9 @@ from time import sleep
 from typing import Any, Final
 
 from opentelemetry.context import Context
+from opentelemetry.sdk.metrics import Counter as CounterInstrument
 from opentelemetry.sdk.metrics import Exemplar
+from opentelemetry.sdk.metrics import Histogram as HistogramInstrument
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
@@ -50,13 +52,15 @@ from llm_trace._version import __version__
 from llm_trace.core import faults
 from llm_trace.core.clock import SYSTEM
 from llm_trace.observers import rejected
-from llm_trace.observers.bridge import Distribution, Point, exemplar_ids, translate
+from llm_trace.observers.bridge import Distribution, Growth, Point, exemplar_ids, translate
 from llm_trace.observers.endpoint import Endpoint
 from llm_trace.observers.sink import FinishedSpan, Trace
 from llm_trace.observers.variables import Signal
 
 SCOPE: Final = InstrumentationScope(s.SCOPE, __version__, s.SCHEMA_URL)
 
+_CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
+_DELTA: Final = AggregationTemporality.DELTA
 _UNSET: Final = Status(StatusCode.UNSET)
 _ERROR: Final = Status(StatusCode.ERROR)
 _QUIET_SECONDS: Final = 60
@@ -247,13 +251,13 @@ def _bridge(
     so in this process alone: the SDK lets a reader go on in a forked one, where it would tell its
     parent's numbers, in its parent's name, as they were.
     """
-    started, pid = SYSTEM.wall_ns(), os.getpid()
+    pid, collecting, told = os.getpid(), threading.Lock(), _Told(exporter)
 
     def collect(_reader: object, timeout_millis: float = 0) -> Any:  # noqa: ARG001
         if pid != os.getpid():
             return None
-        now = SYSTEM.wall_ns()
-        metrics = [_metric(m, points, started, now) for m, points in translate(families())]
+        with collecting:  # a flush may come while the reader's own thread exports
+            metrics = told.now(families())
         scope = ScopeMetrics(SCOPE, metrics, s.SCHEMA_URL)
         return MetricsData([ResourceMetrics(resource, [scope], resource.schema_url)])
 
@@ -262,17 +266,45 @@ def _bridge(
     return reader
 
 
-def _metric(metric: s.Metric, points: Sequence[Point], started: int, now: int) -> Metric:
+class _Told:
+    """What one export after the other tells, in the temporality that the exporter prefers."""
+
+    def __init__(self, exporter: MetricExporter) -> None:
+        self._started = self._since = SYSTEM.wall_ns()
+        self._growth = Growth()
+        prefers = exporter._preferred_temporality or {}  # noqa: SLF001 - as the SDK's readers ask
+        kinds = {"counter": CounterInstrument, "histogram": HistogramInstrument}
+        self._by_growth = {k for k, of in kinds.items() if prefers.get(of) is _DELTA}
+
+    def now(self, families: Iterable[Any]) -> list[Metric]:
+        """The metrics as they are now, or as they grew since the last time."""
+        now, metrics = SYSTEM.wall_ns(), []
+        for metric, points in translate(families):
+            if metric.kind not in self._by_growth:
+                metrics.append(_metric(metric, points, self._started, now, _CUMULATIVE))
+            elif grown := self._growth.of(metric, points, self._since / 1e9):
+                metrics.append(_metric(metric, grown, self._since, now, _DELTA))
+        self._since = now
+        return metrics
+
+
+def _metric(
+    metric: s.Metric,
+    points: Sequence[Point],
+    started: int,
+    now: int,
+    temporality: AggregationTemporality,
+) -> Metric:
     data: Any
     if metric.kind == "histogram":
         data_points: list[Any] = [_histogram_point(p, started, now) for p in points]
-        data = Histogram(data_points, AggregationTemporality.CUMULATIVE)
+        data = Histogram(data_points, temporality)
     elif metric.kind == "gauge":
         data = Gauge([_number_point(p, started, now) for p in points])
     else:
         data_points = [_number_point(p, started, now) for p in points]
         monotonic = metric.kind == "counter"
-        data = Sum(data_points, AggregationTemporality.CUMULATIVE, is_monotonic=monotonic)
+        data = Sum(data_points, temporality, is_monotonic=monotonic)
     return Metric(metric.name, metric.help, metric.unit, data)
 
 

@@ -319,6 +319,28 @@ def test_metrics_are_made_from_the_accumulators_when_exported(pipeline, monkeypa
     assert point.start_time_unix_nano <= point.time_unix_nano
 
 
+def test_a_backend_may_prefer_what_came_since_the_last_export(pipeline, monkeypatch):
+    """By the standard variable: counters and histograms grow, what is active now is as it is."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")
+    instruments = Instruments()
+    requests = instruments.child(s.REQUESTS, ("chat", "vllm", "m", "ok", "finish"))
+    with GrpcReceiver() as receiver:
+        pipeline.add_metrics(Endpoint(receiver.endpoint, "grpc"), instruments.collect)
+        exports = []
+        for number in (3, 2):
+            requests.inc(number)
+            pipeline.flush()
+            exports.append(receiver.metrics())
+
+    sums = [export[s.REQUESTS.name]["sum"] for export in exports]
+    points = [point for each in sums for point in each["dataPoints"]]
+    assert [point["asDouble"] for point in points] == [3, 2]
+    assert points[0]["timeUnixNano"] == points[1]["startTimeUnixNano"]
+    assert {each["aggregationTemporality"] for each in sums} == {"AGGREGATION_TEMPORALITY_DELTA"}
+    active = exports[1][s.REQUESTS_ACTIVE.name]["sum"]
+    assert active["aggregationTemporality"] == "AGGREGATION_TEMPORALITY_CUMULATIVE"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_tells_none_of_its_parents_metrics(pipeline, monkeypatch):
     """The SDK lets the reader go on there, and the parent's old numbers would come in its name."""

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.metrics_core import Metric as Family
 
 from llm_trace import semconv as s
-from llm_trace.observers.bridge import Distribution, Number, exemplar_ids, translate
+from llm_trace.observers.bridge import Distribution, Growth, Number, exemplar_ids, translate
 from llm_trace.observers.metrics import Instruments
 
 BASE = ("chat", "vllm", "m")
@@ -73,3 +73,29 @@ def test_strangers_and_empty_families_are_left_out(instruments):
     assert translated == {}
     assert s.TIME_TO_FIRST_TOKEN not in dict(translate(instruments.collect()))
     assert s.REQUESTS_ACTIVE in dict(translate(instruments.collect()))
+
+
+def test_growth_is_what_came_since_the_last_export(instruments):
+    """All of it at first, then the difference; what did not grow is left out."""
+    growth = Growth()
+
+    def grown(metric, since=0.0):
+        return growth.of(metric, points(instruments, metric), since)
+
+    requests = instruments.child(s.REQUESTS, (*BASE, "ok", "finish"))
+    ttft = instruments.child(s.TIME_TO_FIRST_TOKEN, (*BASE, "warm"))
+    requests.inc(3)
+    ttft.observe(0.015, EXEMPLAR)
+    assert [point.value for point in grown(s.REQUESTS)] == [3]
+    assert [(sum(p.counts), p.total, len(p.exemplars)) for p in grown(s.TIME_TO_FIRST_TOKEN)] == [
+        (1, 0.015, 1)
+    ]
+    assert grown(s.REQUESTS) == grown(s.TIME_TO_FIRST_TOKEN) == []
+
+    requests.inc(2)
+    instruments.child(s.REQUESTS, (*BASE, "error", "decode")).inc()
+    ttft.observe(3000.0)
+    assert sorted(point.value for point in grown(s.REQUESTS)) == [1, 2]
+    (point,) = grown(s.TIME_TO_FIRST_TOKEN, since=2.0**40)
+    assert [place for place, n in enumerate(point.counts) if n] == [len(point.bounds)]
+    assert (point.total, point.exemplars) == (3000.0, ())
