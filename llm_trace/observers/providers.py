@@ -11,11 +11,12 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from time import sleep
 from typing import Any, Final
 
+from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
 from opentelemetry.sdk.metrics import Counter as CounterInstrument
 from opentelemetry.sdk.metrics import Exemplar
@@ -55,6 +56,7 @@ from llm_trace.observers import rejected
 from llm_trace.observers.bridge import Distribution, Growth, Point, exemplar_ids, translate
 from llm_trace.observers.endpoint import Endpoint
 from llm_trace.observers.sink import FinishedSpan, Trace
+from llm_trace.observers.values import Value
 from llm_trace.observers.variables import Signal
 
 SCOPE: Final = InstrumentationScope(s.SCOPE, __version__, s.SCHEMA_URL)
@@ -83,6 +85,7 @@ class ProviderSink:
 
     def __init__(self, provider: Any) -> None:
         self._provider = provider
+        self._limits = _Limits(provider)
         self.new_trace_id: Callable[[], int] = provider.id_generator.generate_trace_id
         self.new_span_id: Callable[[], int] = provider.id_generator.generate_span_id
         describe = getattr(provider.sampler, "get_description", str)
@@ -100,16 +103,31 @@ class ProviderSink:
         on_end = self._provider._active_span_processor.on_end  # noqa: SLF001 - see the class
         resource = self._provider.resource
         for span in trace:
-            on_end(_readable(span, resource))
+            on_end(_readable(span, resource, self._limits))
 
 
-def _readable(span: FinishedSpan, resource: Resource) -> ReadableSpan:
+class _Limits:
+    """What a provider's spans may hold of attributes: by OTEL_SPAN_ATTRIBUTE_* or by its app."""
+
+    def __init__(self, provider: Any) -> None:
+        limits = getattr(provider, "_span_limits", None)
+        self._most: int | None = getattr(limits, "max_span_attributes", None)
+        self._longest: int | None = getattr(limits, "max_span_attribute_length", None)
+
+    def fitted(self, attributes: Mapping[str, Value]) -> Mapping[str, Any]:
+        """`attributes` as the SDK would keep them; as they are where they fit, as nearly always."""
+        if self._longest is None and (self._most is None or len(attributes) <= self._most):
+            return attributes
+        return BoundedAttributes(self._most, attributes, max_value_len=self._longest)
+
+
+def _readable(span: FinishedSpan, resource: Resource, limits: _Limits) -> ReadableSpan:
     return ReadableSpan(
         name=span.name,
         context=span.context,
         parent=span.parent,
         resource=resource,
-        attributes=span.attributes,
+        attributes=limits.fitted(span.attributes),
         kind=span.kind,
         status=_ERROR if span.failed else _UNSET,
         start_time=span.start,
@@ -159,9 +177,10 @@ class _Queued:
 class _TraceExporter(SpanExporter):
     """Makes the spans of queued traces, sends them, and counts what could not be sent."""
 
-    def __init__(self, exporter: SpanExporter, resource: Resource) -> None:
+    def __init__(self, exporter: SpanExporter, provider: TracerProvider) -> None:
         self._exporter = exporter
-        self._resource = resource
+        self._resource = provider.resource
+        self._limits = _Limits(provider)
         self.most = BatchSpanProcessor._default_max_export_batch_size()  # type: ignore[no-untyped-call]  # noqa: SLF001
         """Spans of one export."""
         self.done = 0
@@ -188,7 +207,7 @@ class _TraceExporter(SpanExporter):
     def _made(self, trace: Trace) -> list[ReadableSpan]:
         sleep(0)  # the event loop goes first: else it waits 5 ms, the interpreter's switch interval
         try:
-            return [_readable(span, self._resource) for span in trace]
+            return [_readable(span, self._resource, self._limits) for span in trace]
         except Exception as error:  # noqa: BLE001 - a trace that cannot be made costs no other
             faults.contain("SpanObserver", error)
             return []
@@ -355,7 +374,7 @@ class Pipeline:
     def add_exporter(self, exporter: SpanExporter, room: int | None = None) -> QueueSink:
         """Export spans by `exporter`, of which `room` may wait: OTEL_BSP_MAX_QUEUE_SIZE if None."""
         provider = TracerProvider(shutdown_on_exit=False)
-        queue = _TraceQueue(_TraceExporter(exporter, provider.resource), room)
+        queue = _TraceQueue(_TraceExporter(exporter, provider), room)
         self._flushes.append(queue.force_flush)
         self._shutdowns.append(queue.shutdown)
         return QueueSink(provider, queue)
@@ -416,7 +435,7 @@ def rehearse(signal: Signal, endpoint: Endpoint) -> None:
         _metric_exporter(endpoint).shutdown()
     else:
         provider = TracerProvider(shutdown_on_exit=False)
-        queue = _TraceQueue(_TraceExporter(_span_exporter(endpoint), provider.resource))
+        queue = _TraceQueue(_TraceExporter(_span_exporter(endpoint), provider))
         queue.shutdown()  # type: ignore[no-untyped-call]
 
 

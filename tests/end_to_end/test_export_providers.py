@@ -152,7 +152,10 @@ def test_what_could_not_be_sent_is_counted(staged, pipeline, outcome, lost, capl
 
 def test_the_exporter_of_traces_flushes_what_it_wraps():
     """The SDK may ask it."""
-    assert providers._TraceExporter(Staged(), Resource({})).force_flush(5) is True
+    assert (
+        providers._TraceExporter(Staged(), TracerProvider(shutdown_on_exit=False)).force_flush(5)
+        is True
+    )
 
 
 def test_a_full_queue_refuses_and_counts(staged, pipeline, monkeypatch):
@@ -372,6 +375,26 @@ def test_both_signals_over_grpc(pipeline, caplog):
         assert receiver.metadata[0]["api-key"] == "a,b"
     said = [r.getMessage() for r in caplog.records if r.name == "llm_trace"]
     assert [receiver.endpoint in line for line in said] == [True, True]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_limits_of_the_specification_hold_for_our_spans(own, pipeline, monkeypatch):
+    """By variables that an operator may rely on, through the app's provider and through ours."""
+    monkeypatch.setenv("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "3")
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "2")
+    exporter = InMemorySpanExporter()
+    if own:
+        sink = pipeline.add_exporter(exporter)
+    else:
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        sink = sink_of(provider)
+    sink.emit([finished()._replace(attributes={"first": 1, "text": "abcd", "list": ("abcd", "e")})])
+    pipeline.flush()
+
+    (span,) = exporter.get_finished_spans()
+    assert dict(span.attributes) == {"text": "abc", "list": ("abc", "e")}
+    assert span.dropped_attributes == 1
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
