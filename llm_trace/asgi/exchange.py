@@ -111,6 +111,13 @@ class Exchange:
             with suppress(ValueError):  # a task that is torn down may end in another context
                 context.leave(token)
             timeline.deactivate(active)
+            self._release()
+
+    def _release(self) -> None:
+        """Leave nothing that refers to itself: see `Reply.release`."""
+        self._exception = None
+        self._reply.release()
+        self.timeline.calls = []
 
     async def receive(self) -> Message:
         """The server's next message, for the app; we never ask for one ourselves."""

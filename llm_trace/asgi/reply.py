@@ -35,6 +35,14 @@ _BODIES: Final = frozenset({"http.response.body", "http.response.zerocopysend"})
 """Messages with a part of the body: as bytes, or as a file that is open."""
 
 
+def _nothing(*_: object) -> None:
+    """Nothing happens any more."""
+
+
+async def _nobody(_message: Message) -> None:
+    """Nobody sends any more."""
+
+
 class Reply:
     """What the app sends, as it goes by.
 
@@ -107,6 +115,14 @@ class Reply:
     def settle(self) -> None:
         """Bring the timeline up to date with what the hot path has counted."""
         self._settle()
+
+    def release(self) -> None:
+        """The app has returned: what refers to us goes, so that all goes at once with the request.
+
+        Else only the garbage collector finds it, and servers run it rarely, or not at all.
+        """
+        self.send = _nobody
+        self._watch = self._over = self._arm = self._settle = _nothing
 
     # --- the states of a response -------------------------------------------------------------
 

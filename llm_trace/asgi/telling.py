@@ -63,7 +63,8 @@ class Telling:
         """The last body that was not empty, or the beginning of the stream."""
         self._due = b""
         self._flowing = False
-        self._change: Callable[[Message], Message] = self._start
+        self._change: Callable[[Telling, Message], Message] = Telling._start
+        """Not bound, so that it is no reference of its own: see `Reply.release`."""
         self.settle: Callable[[], None] = lambda: None
         """Brings the timeline up to date; set by whoever watches the reply."""
 
@@ -75,7 +76,7 @@ class Telling:
                 self._before = body
                 return self._send(message)
         try:
-            message = self._change(message)
+            message = self._change(self, message)
         except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
             self._change, self._flowing = _nothing, False
             faults.contain("telling", error)
@@ -100,7 +101,7 @@ class Telling:
         return self._open_stream(message) if framing == "sse" and not fixed else message
 
     def _open_stream(self, message: Message) -> Message:
-        self._change = self._before_token
+        self._change = Telling._before_token
         return _with_headers(message, [_ASKS])
 
     def _with_timing(self, message: Message) -> Message:
@@ -116,7 +117,7 @@ class Telling:
         self._before = body or self._before
         told = self._due if starts_line else b""
         if told:
-            self._change, self._flowing = self._before_end, True
+            self._change, self._flowing = Telling._before_end, True
         if starts_line and not message.get("more_body"):
             told += self._last_word()
         return {**message, "body": told + body} if told else message
@@ -141,7 +142,7 @@ class Telling:
         return inband.comment(at, so_far(self._timeline, self._now(), streamed=streamed))
 
 
-def _nothing(message: Message) -> Message:
+def _nothing(_telling: Telling, message: Message) -> Message:
     return message
 
 

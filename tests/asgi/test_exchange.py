@@ -2,13 +2,17 @@
 
 import asyncio
 import contextvars
+import gc
 import gzip
 import json
 import logging
 import random
+import weakref
 from bisect import bisect_left
 from collections import Counter
+from contextlib import suppress
 from copy import deepcopy
+from functools import partial
 from http import HTTPStatus
 
 import pytest
@@ -1039,6 +1043,43 @@ def test_a_request_torn_down_from_another_context_is_recorded(clock):
 
     assert recorder.record.outcome == "cancelled"
     assert middleware._dispatch.live == set()
+
+
+async def worked():
+    """What an app says of its work."""
+    with llm_trace.phase("rerank"), llm_trace.engine_call("chat", "m") as call:
+        call.mark("first_token")
+
+
+@pytest.mark.parametrize("asks", [(), ((b"x-llm-trace-ledger", b"1"),)])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (worked, STREAM, delta(content="a"), DONE, END),
+        (worked, response_start(), response_body(b"{}")),
+        (worked, STREAM, delta(content="a"), partial(int, "no number")),
+        (worked, STREAM, lambda: asyncio.current_task().cancel(), partial(asyncio.sleep, 0)),
+        (worked,),
+    ],
+)
+def test_a_request_that_is_over_is_gone_at_once(clock, steps, asks):
+    """It leaves nothing to the garbage collector, which servers run rarely or not at all."""
+    scope, server = http_scope(headers=asks), Server(ASKED)
+    serving = watched(scripted(clock, *steps), clock=clock)
+
+    async def serve():
+        with suppress(ValueError, asyncio.CancelledError):
+            await serving(scope, server.receive, server.send)
+
+    gc.disable()
+    try:
+        asyncio.run(serve())
+        timeline = weakref.ref(scope.pop(exchange.MARK))
+        left = timeline()
+    finally:
+        gc.enable()
+
+    assert left is None
 
 
 def test_a_wall_clock_that_steps_back_moves_nothing(clock):
