@@ -178,7 +178,7 @@ def workers(environ: _Environ) -> Iterator[Finding]:
             "workers",
             "warning",
             f"WEB_CONCURRENCY is {count} and each worker has a /metrics of its own",
-            "Set PROMETHEUS_MULTIPROC_DIR to an empty directory, or scrape OTLP instead.",
+            "Set PROMETHEUS_MULTIPROC_DIR to an empty directory, or send metrics over OTLP.",
         )
 
 
@@ -193,7 +193,7 @@ def plugin(environ: _Environ) -> Iterator[Finding]:
             "vLLM plugin",
             "fault",
             "vLLM is installed and llm_trace's entry point is not in the same environment",
-            "pip install llm-trace there.",
+            "Install llm_trace into the environment that `vllm serve` runs in.",
         )
     elif allowed is not None and "llm_trace" not in allowed.split(","):
         yield Finding(
