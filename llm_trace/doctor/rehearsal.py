@@ -19,26 +19,26 @@ _SAMPLING: Final = "opentelemetry.sdk.trace.sampling"
 def rehearsal(check: str, signal: Signal, endpoint: Endpoint) -> Iterator[Finding]:
     """Make what would export `signal`, as the server does, and repeat what is said meanwhile."""
     with _hearing() as heard:
-        fault = _fault(signal, endpoint)
+        fault = _fault(check, signal, endpoint)
     for said in heard:
         yield Finding(check, "warning", f"OpenTelemetry says: {said}", "Correct that variable.")
     if fault is not None:
-        yield Finding(
-            check,
-            "fault",
-            f"the exporter cannot be made: {fault}",
-            "Correct that variable of OpenTelemetry, or install what is missing: until then the "
-            "server serves without this exporter.",
-        )
+        yield fault
 
 
-def _fault(signal: Signal, endpoint: Endpoint) -> str | None:
+def _fault(check: str, signal: Signal, endpoint: Endpoint) -> Finding | None:
     try:
         from llm_trace.observers.providers import rehearse  # noqa: PLC0415 - may not be installed
 
         rehearse(signal, endpoint)
+    except ImportError as fault:
+        said = f"the exporter is not installed, and the server cannot start: {fault}"
+        fix = "pip install opentelemetry-sdk opentelemetry-exporter-otlp"
+        return Finding(check, "fault", said, fix)
     except Exception as fault:  # noqa: BLE001 - whatever OpenTelemetry raises is the finding
-        return str(fault)[:200] or type(fault).__name__
+        said = f"the exporter cannot be made: {str(fault)[:200] or type(fault).__name__}"
+        fix = "Correct that variable of OpenTelemetry: until then the server serves without it."
+        return Finding(check, "fault", said, fix)
     return None
 
 
