@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from llm_trace import semconv
 
 ROOT = Path(__file__).parent.parent
@@ -45,13 +47,24 @@ def test_every_attribute_of_ours_is_documented():
     assert missing == []
 
 
-def test_links_between_pages_lead_somewhere():
-    """Each relative link of README and docs names a file of the repository."""
-    broken = [
-        f"{page.name}: {target}"
-        for page in [ROOT / "README.md", *DOCS.glob("*.md")]
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
-        if not (page.parent / target).exists()
-    ]
+FOLDERS = (ROOT, DOCS, *(ROOT / "dashboards" / part for part in (".", "runbooks", "render")))
+PAGES = [page for folder in FOLDERS for page in sorted(folder.glob("*.md"))]
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link to a heading of `page` may name, as GitHub makes it."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path):
+    """Each relative link names a file of the repository, and a heading of it where it names one."""
+    broken = []
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text(encoding="utf-8")):
+        name, _, heading = target.partition("#")
+        file = page.parent / name if name else page
+        if not file.exists() or (heading and heading not in anchors(file)):
+            broken.append(target)
 
     assert broken == []
