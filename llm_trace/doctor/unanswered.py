@@ -30,7 +30,8 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         """As an error names it."""
-        return f"{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     def speaks_tls(self) -> bool:
         """Whether somebody shakes hands there, whatever the certificate."""

@@ -291,6 +291,13 @@ def test_a_query_of_an_address_is_sent_and_not_shown(run):
     assert "hidden" not in json.dumps(found)
 
 
+def test_an_address_of_six_is_shown_as_it_is_written(run):
+    """In brackets."""
+    _, found = run(OTEL_EXPORTER_OTLP_ENDPOINT="http://[::1]:1")
+
+    assert "[::1]:1: " in about(found, "OTLP traces")[-1][1]
+
+
 def test_passwords_in_an_address_are_not_shown(run):
     """Nor anything before the @."""
     _, found = run(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://me:hidden@127.0.0.1:{free_port()}")
