@@ -10,6 +10,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Callable
+from contextvars import Context
 from typing import Final
 
 from llm_trace.core import faults
@@ -54,7 +55,8 @@ class Ticker:
     def arm(self, loop: asyncio.AbstractEventLoop) -> None:
         """Set the timer; the loop is not kept, so that it can go."""
         self.lag.due = self._clock.monotonic_ns() + _INTERVAL_NS
-        loop.call_later(INTERVAL, self._tick)
+        # In a context of its own: that of the first request would be kept as long as the loop.
+        loop.call_later(INTERVAL, self._tick, context=Context())
 
     def _tick(self) -> None:
         try:

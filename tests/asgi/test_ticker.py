@@ -5,6 +5,7 @@ import gc
 import threading
 import time
 import weakref
+from contextvars import ContextVar
 
 import pytest
 
@@ -70,6 +71,33 @@ def test_a_block_is_heard_by_its_length(make):
     run(make, main)
 
     assert BLOCK * 0.8 * 1e9 < max(heard)
+
+
+class Session:
+    """What an app keeps in a context variable while a request runs."""
+
+
+@pytest.mark.parametrize("make", LOOPS)
+def test_the_timer_keeps_nothing_of_the_request_that_set_it(make):
+    """What the app's context held by then goes with the request."""
+    held = ContextVar("held")
+
+    async def request():
+        held.set(Session())
+        lag_here(SYSTEM, ignored)
+        return weakref.ref(held.get())
+
+    async def main():
+        session = await asyncio.create_task(request())
+        await asyncio.sleep(2 * INTERVAL)
+        gc.collect()
+        return session()
+
+    assert run(make, main) is None
+
+
+def ignored(_late):
+    """Heard, and nothing done."""
 
 
 @pytest.mark.parametrize("make", LOOPS)
