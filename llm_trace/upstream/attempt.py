@@ -80,6 +80,7 @@ class Attempt:
         "_over",
         "_owned",
         "_seen",
+        "_sent",
         "_sieve",
         "_usual",
         "call",
@@ -95,7 +96,7 @@ class Attempt:
         self._limit = limit
         self._now = call.timeline.clock.monotonic_ns
         self._ending = Ending(handed_off=True)
-        self._seen = self._first_chunk = 0
+        self._sent = self._seen = self._first_chunk = 0
         self._usual = -1  # which no chunk can be
         self._sieve: Sieve | None = None
         self._detector: TokenDetector | None = None
@@ -118,7 +119,7 @@ class Attempt:
             faults.contain("upstream", error)
         active = timeline.activate(self.call.span_id)
         token = _sending.set(self)
-        self._stamp("sent")
+        self._sent = self._stamp("sent")
         try:
             yield
         except BaseException as error:
@@ -145,7 +146,7 @@ class Attempt:
     @contained
     def wrote(self) -> None:
         """The client has a connection and begins to write the request."""
-        waited = self._now() - self.call.sent
+        waited = self._now() - self._sent
         self.call.attributes[s.UPSTREAM_CONNECT] = waited / 1e9
 
     # --- the answer ---------------------------------------------------------------------------
@@ -162,7 +163,7 @@ class Attempt:
         call = self.call
         first_byte = self._stamp("first_byte")
         call.attributes[s.HTTP_STATUS] = status
-        call.attributes[s.UPSTREAM_FIRST_BYTE] = (first_byte - call.sent) / 1e9
+        call.attributes[s.UPSTREAM_FIRST_BYTE] = (first_byte - self._sent) / 1e9
         self._ending.status = status
         kind = headers.get("content-type", "")
         framing = framing_of(kind)
@@ -315,7 +316,7 @@ class Attempt:
 
     def _tell_first_chunk(self) -> None:
         if self._detector is not None and self._first_chunk:
-            elapsed = (self._first_chunk - self.call.sent) / 1e9
+            elapsed = (self._first_chunk - self._sent) / 1e9
             self.call.attributes[s.RESPONSE_TIME_TO_FIRST_CHUNK] = elapsed
 
     def _conclude(self, facts: StreamFacts | None) -> None:

@@ -989,6 +989,25 @@ def test_two_questions_inside_of_one_call_by_hand(module, clock):
     assert not faults.dropped
 
 
+def test_the_waits_of_a_second_question_are_its_own(module, clock):
+    """Measured from when it was sent itself, though the call's stamps are the first one's."""
+    writes = ["http11.send_request_headers.started"]
+    engine = Engine(clock, Answer(*STREAM, wait=20), Answer(*STREAM, wait=30), events=writes)
+    client = async_client(module, engine)
+
+    async def work():
+        with llm_trace.engine_call("chat", "by-hand"):
+            for _ in range(2):
+                async for data in relayed(client):
+                    yield data
+
+    record, _ = serve(work, clock)
+
+    (call,) = record.calls
+    waits = (s.UPSTREAM_CONNECT, s.UPSTREAM_FIRST_BYTE, s.RESPONSE_TIME_TO_FIRST_CHUNK)
+    assert [6e-9, 36e-9, 46e-9] == [call.attributes[name] for name in waits]
+
+
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_an_answer_in_one_piece_that_breaks(way, module, clock):
     """The client raises what it would have raised, and has let go of the connection."""
