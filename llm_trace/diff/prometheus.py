@@ -55,7 +55,8 @@ class Prometheus:
         """
         step = side.seconds / blocks
         expr = grown(f"{metric}{{{side.matchers}}}", step, *by)
-        window = {"start": side.start + step, "end": side.end, "step": f"{step:.3f}"}
+        # Half a step later than the last block's end, which rounding may put beyond the window's.
+        window = {"start": side.start + step, "end": side.end + step / 2, "step": f"{step:.3f}"}
         growth: Growth = {}
         for labels, values in self._ask({"query": expr, **window}):
             key = tuple(labels.get(name, "") for name in by)

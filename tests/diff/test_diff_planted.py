@@ -104,6 +104,14 @@ def test_the_counts_are_those_of_the_traffic(prometheus, capsys):
     assert found["others"]["prompt_tokens"]["a"] == pytest.approx(100, rel=0.01)
 
 
+@pytest.mark.parametrize("blocks", [9, 11, 12])
+def test_every_block_of_a_window_is_asked_for(prometheus, capsys, blocks):
+    """Also where it is no whole number of milliseconds long."""
+    found = document(prometheus, capsys, hour(0), hour(1), "--blocks", str(blocks))
+
+    assert [found[side]["blocks_with_requests"] for side in "ab"] == [blocks, blocks]
+
+
 def test_without_a_change_nothing_moved(prometheus, capsys):
     """The third hour is as the first."""
     status, out = diff(
