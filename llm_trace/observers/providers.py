@@ -458,7 +458,10 @@ def _span_exporter(endpoint: Endpoint) -> SpanExporter:
 
 def _metric_exporter(endpoint: Endpoint) -> MetricExporter:
     module = _exporter_module(endpoint, "metric")
-    exporter: MetricExporter = module.OTLPMetricExporter(**_given(endpoint))
+    given = _given(endpoint)
+    if endpoint.protocol != "grpc":
+        given["session"] = rejected.strict_session("METRICS")
+    exporter: MetricExporter = module.OTLPMetricExporter(**given)
     return exporter
 
 

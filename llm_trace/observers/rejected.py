@@ -1,7 +1,7 @@
-"""What a collector rejected of an export that it took: OTLP's partial success.
+"""What did not arrive of an export that looks like a success: rejected in part, or sent elsewhere.
 
-The exporters do not look at the answer, so it is read beside them: over HTTP by a hook of the
-session that they are given, over gRPC by a stub around theirs.
+The exporters do not look at the answer, so it is read beside them: over HTTP by the session that
+they are given, over gRPC by a stub around theirs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ from llm_trace.core import faults
 
 _CREDENTIALS: Final = (
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
-    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER",
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_{}_CREDENTIAL_PROVIDER",
 )
 """Variables by which the exporter makes a session of its own; that one is left alone."""
+_REDIRECTS: Final = range(300, 400)
+"""Statuses that some versions of the exporter take for a success."""
+_ASKED_BY_GET: Final = frozenset({301, 302, 303})
+"""Those after which the others, which follow, ask without what was to be exported."""
 _MAX_ANSWER: Final = 64 * 1024
 _MAX_WHY: Final = 200
 
@@ -24,14 +28,35 @@ _said: list[str] = []
 
 
 def listening_session() -> Any:
-    """A session for an exporter over HTTP that counts rejected spans; None: it makes its own."""
-    if any(os.environ.get(name) for name in _CREDENTIALS):
+    """A session for an exporter of spans over HTTP that counts rejected ones; None: its own."""
+    session = strict_session("TRACES")
+    if session is not None:
+        session.hooks["response"].append(_heard)
+    return session
+
+
+def strict_session(signal: str) -> Any:
+    """A session for an exporter over HTTP to which a redirect is no success; None: its own."""
+    if any(os.environ.get(name.format(signal)) for name in _CREDENTIALS):
         return None
     try:
-        session: Any = import_module("requests").Session()
+        requests = import_module("requests")
     except ImportError:  # a version of the exporter that posts by another library
         return None
-    session.hooks["response"].append(_heard)
+    session = requests.Session()
+    ask = session.request
+
+    def request(*args: Any, **options: Any) -> Any:
+        response = ask(*args, **options)
+        if response.status_code in _REDIRECTS or any(
+            each.status_code in _ASKED_BY_GET for each in response.history
+        ):
+            raise requests.HTTPError(
+                "the endpoint points elsewhere, and an export does not follow: set its address"
+            )
+        return response
+
+    session.request = request
     return session
 
 
@@ -75,7 +100,7 @@ def _count(response: Any) -> None:
     if told.rejected_spans <= 0:
         return
     faults.spans["rejected"] += told.rejected_spans
-    why = told.error_message[:_MAX_WHY]
+    why = "".join(x if x.isprintable() else "?" for x in told.error_message[:_MAX_WHY])
     if not _said:  # once a process: what is counted need not be repeated
         _said.append(why)
         faults.log().warning(
