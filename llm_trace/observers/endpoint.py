@@ -17,6 +17,7 @@ from llm_trace.observers.variables import (
     GENERIC,
     Protocol,
     Signal,
+    check_files,
     check_numbers,
     compression,
     headers,
@@ -95,6 +96,8 @@ def resolve(
     elif not verbatim:
         url = _with_path(url, f"/v1/{signal}")
     check_numbers(signal, chosen, environ)
+    if _split(url).scheme == "https":
+        check_files(signal, environ)
     return Endpoint(
         url, chosen, headers(signal, chosen, environ), compression(signal, chosen, environ)
     )

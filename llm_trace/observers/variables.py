@@ -6,6 +6,7 @@ cannot be used did there was a line in the log, and nothing that arrived.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -89,6 +90,23 @@ def _number(text: str) -> float | None:
 
 def _unusable(name: str, text: str, use: str) -> SettingsError:
     return SettingsError(f"{name}={text!r} cannot be used: use {use}, or drop the variable.")
+
+
+def check_files(signal: Signal, environ: Mapping[str, str]) -> None:
+    """Refuse certificates and keys that cannot be read: over TLS nothing would arrive.
+
+    Raises:
+        SettingsError: There is one.
+    """
+    for word in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"):
+        path = variable(signal, word, environ)
+        if path and not os.access(path, os.R_OK):
+            own = f"{GENERIC}{signal.upper()}_{word}"
+            name = own if environ.get(own, "").strip() else f"{GENERIC}{word}"
+            raise SettingsError(
+                f"{name}={path!r} cannot be used: there is no file of that name that this process "
+                "may read."
+            )
 
 
 def headers(signal: Signal, protocol: Protocol, environ: Mapping[str, str]) -> dict[str, str]:

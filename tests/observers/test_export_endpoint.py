@@ -127,6 +127,10 @@ def test_grpc_without_a_port_goes_to_that_of_otlp(given, url):
         ({GENERIC: "http://h:4317", HEADERS: "a=%C3%A9"}, "a value ascii"),
         ({GENERIC: "http://h:4318", HEADERS: "a=1%0D%0Ab: 2"}, "a line break"),
         ({GENERIC: "http://h:4318", HEADERS: "a=%E6%A8%A1"}, "a value latin-1"),
+        (
+            {GENERIC: "https://h:4317", "OTEL_EXPORTER_OTLP_CERTIFICATE": "/nowhere.pem"},
+            "CERTIFICATE='/nowhere.pem' cannot be used: there is no file",
+        ),
         ({GENERIC: "http://h:4317", COMPRESSION: "zstd"}, "over grpc: use gzip or none"),
         ({GENERIC: "http://h:4317", COMPRESSION: "deflate"}, "over grpc: use gzip or none"),
         ({GENERIC: "http://h:4318", COMPRESSION: "br"}, "use gzip or deflate or none"),
@@ -147,6 +151,7 @@ def test_contradictions_fail_at_start(environ, sentence):
 @pytest.mark.parametrize(
     "environ",
     [
+        {GENERIC: "http://h:4317", "OTEL_EXPORTER_OTLP_CERTIFICATE": "/nowhere.pem"},
         {GENERIC: "http://h:4317", COMPRESSION: "none", TIMEOUT: "0.5"},
         {GENERIC: "http://h:4318", COMPRESSION: "", TIMEOUT: ""},
         {GENERIC: "http://h:4318", HEADERS: "x-name=%C3%A9"},
