@@ -13,7 +13,7 @@ from llm_trace.explain.judged import verdict_on
 from llm_trace.explain.source import text_of
 from llm_trace.explain.story import Story, tell
 from llm_trace.traces.otlp import read
-from llm_trace.traces.spans import Span, TraceError, traces
+from llm_trace.traces.spans import Span, TraceError, traces, whole_id
 
 if TYPE_CHECKING:
     import argparse
@@ -58,10 +58,11 @@ def _floors(args: argparse.Namespace) -> Floors | None:
 def _told(found: dict[str, list[Span]], wanted: str | None) -> dict[str, list[Story]]:
     """The requests by trace; a trace without one is left out where another has some."""
     if wanted is not None:
-        spans = found.get(wanted.lower())
+        trace_id = next((x for x in (wanted.lower(), whole_id(wanted)) if x in found), "")
+        spans = found.get(trace_id)
         if spans is None:
             raise TraceError(f"there is no trace {wanted[:64]!r} in it: see --list.")
-        return {wanted.lower(): tell(spans)}
+        return {trace_id: tell(spans)}
     told = {}
     refusals = []
     for trace_id, spans in found.items():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from llm_trace.address import http_url, is_http
-from llm_trace.traces.spans import TraceError
+from llm_trace.traces.spans import TraceError, whole_id
 
 MAX_BYTES: Final = 128 << 20
 SECONDS: Final = 10
@@ -21,7 +21,8 @@ _NO_RECORDER: Final = (
     "LLM_TRACE_FLIGHT_RECORDER is set."
 )
 _NO_TRACE: Final = " It has no such trace: was it sampled, and has it arrived by now?"
-TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
+TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{16,32}")
+"""Short where it is of 64 bits, or where Jaeger leaves out leading zeros."""
 
 
 def text_of(trace: str, api: str | None = None) -> str:
@@ -44,7 +45,7 @@ def text_of(trace: str, api: str | None = None) -> str:
                 f"{trace} looks like a trace id: say where it is, such as "
                 "--api http://tempo:3200 or --api http://jaeger:16686."
             )
-        return _fetched(f"{api.rstrip('/')}/api/traces/{trace.lower()}", _NO_TRACE)
+        return _fetched(f"{api.rstrip('/')}/api/traces/{whole_id(trace)}", _NO_TRACE)
     return _from_file(trace)
 
 

@@ -13,6 +13,8 @@ from llm_trace.errors import LlmTraceError
 MAX_SPANS: Final = 100_000
 """Read from one source."""
 MAX_DEPTH: Final = 64
+TRACE_DIGITS: Final = 32
+"""Of an id, in hexadecimal."""
 
 
 class TraceError(LlmTraceError):
@@ -62,6 +64,11 @@ class Span:
         """An attribute that is text, or None."""
         value = self.attributes.get(name)
         return value if isinstance(value, str) and value else None
+
+
+def whole_id(trace_id: str) -> str:
+    """A trace id as spans have it: Jaeger shows some without their leading zeros."""
+    return trace_id.lower().zfill(TRACE_DIGITS)
 
 
 def traces(spans: Iterable[Span]) -> dict[str, list[Span]]:

@@ -192,6 +192,20 @@ def test_a_trace_id_is_asked_of_tempo_or_jaeger(run, ours, dress):
     assert json.loads(out)["requests"][0]["ttft"] == 0.941
 
 
+def test_an_id_without_its_leading_zeros_is_the_same(run, ours, tmp_path):
+    """As Jaeger's screen shows one of sixteen: of a trace to ask for, and of one in a file."""
+    text = ours.read_text()
+    trace_id = json.loads(text)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"]
+    text = text.replace(trace_id, f"0{trace_id[1:]}")
+    file = tmp_path / "trace.json"
+    file.write_text(text)
+    with serving(text.encode()) as (url, asked):
+        status, _, _ = run(trace_id[1:].upper(), "--api", url, "--trace-id", trace_id[1:])
+
+    assert (status, asked) == (0, [f"/api/traces/0{trace_id[1:]}"])
+    assert run(file, "--trace-id", trace_id[1:])[0] == 0
+
+
 @pytest.mark.parametrize("wrapper", ["trace", "result"])
 def test_an_answer_in_a_wrapper_is_read(run, ours, wrapper):
     """Tempo's second API and Jaeger's third put one around the same document."""
