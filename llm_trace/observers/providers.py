@@ -297,7 +297,7 @@ class _Told:
 
     def now(self, families: Iterable[Any]) -> list[Metric]:
         """The metrics as they are now, or as they grew since the last time."""
-        now, metrics = SYSTEM.wall_ns(), []
+        now, metrics = max(SYSTEM.wall_ns(), self._since), []  # the clock may have been set back
         for metric, points in translate(families):
             if metric.kind not in self._by_growth:
                 metrics.append(_metric(metric, points, self._started, now, _CUMULATIVE))
