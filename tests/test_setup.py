@@ -373,6 +373,19 @@ def test_the_flight_recorder_shows_requests_that_nobody_exported():
     assert ask(llm_trace.instrument(starlette()), "/debug/llm_trace", "GET")[0] == 404
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("OTEL_SERVICE_NAME", "rag"), ("OTEL_RESOURCE_ATTRIBUTES", "deployment=x,service.name=rag")],
+)
+def test_the_flight_recorder_calls_the_service_as_its_exports_do(name, text, monkeypatch):
+    """By either of the standard variables."""
+    monkeypatch.setenv(name, text)
+    app = llm_trace.instrument(starlette(), flight_recorder=2)
+
+    (group,) = json.loads(ask(app, "/debug/llm_trace", "GET")[1])["resourceSpans"]
+    assert group["resource"]["attributes"][0]["value"] == {"stringValue": "rag"}
+
+
 def test_an_apps_own_provider_gets_the_spans(provider):
     """Whether it was set before or after."""
     app = llm_trace.instrument(starlette())

@@ -35,7 +35,7 @@ from opentelemetry.sdk.metrics.export import (
     ScopeMetrics,
     Sum,
 )
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -134,6 +134,11 @@ def _readable(span: FinishedSpan, resource: Resource, limits: _Limits) -> Readab
         end_time=span.end,
         instrumentation_scope=SCOPE,
     )
+
+
+def service_name() -> str:
+    """What this process is called by, as its exported spans have it."""
+    return str(Resource.create({}).attributes.get(SERVICE_NAME, ""))
 
 
 def sink_of(provider: Any) -> ProviderSink | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -67,9 +66,9 @@ def _compose(settings: Settings) -> Dispatch:
         observers.append(SlowLog(settings.slow_ttft, judge))
     if settings.flight_recorder:
         from llm_trace.observers.flight import FlightRecorder  # noqa: PLC0415
+        from llm_trace.observers.providers import service_name  # noqa: PLC0415
 
-        service = os.environ.get("OTEL_SERVICE_NAME", "")
-        observers.append(FlightRecorder(settings.flight_recorder, spans, service))
+        observers.append(FlightRecorder(settings.flight_recorder, spans, service_name()))
 
     def start() -> None:
         exports.start()
