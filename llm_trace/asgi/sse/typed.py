@@ -35,6 +35,13 @@ deltas said (`response.output_text.done`) are no tokens."""
 _CALL_TYPES: Final = ("function_call", "tool_call", "mcp_call", "code_interpreter")
 
 
+_OPENED: Final = {"content_block_start": "content_block", "response.output_item.added": "item"}
+"""Events that open a part of the answer, such as a tool call, and the field that says which."""
+
+_CALLS: Final = ("_call", "tool_use")
+"""How the types of tool calls end."""
+
+
 def kind_of_delta(kind: str) -> int:
     """Return the bits of a token whose event is of type `kind`, such as "response.text.delta"."""
     if "reasoning" in kind:
@@ -48,6 +55,8 @@ def read_typed(kind: str, event: dict[str, object], reading: Reading) -> None:
     if kind.endswith(".delta"):
         reading.token(kind_of_delta(kind), event, "delta")
         _note_empty(reading)
+    elif kind in _OPENED:
+        _read_opened(as_dict(event.get(_OPENED[kind])), reading)
     elif kind.startswith("response."):
         _read_response(as_dict(event.get("response")), reading)
     elif kind == "content_block_delta":
@@ -61,6 +70,13 @@ def read_typed(kind: str, event: dict[str, object], reading: Reading) -> None:
     elif kind == "error" and not event.get("error"):
         # The Responses' error event is the error; its type is the event's, so the code names it.
         reading.error({"code": event.get("code")})
+
+
+def _read_opened(part: dict[str, object], reading: Reading) -> None:
+    """Read what opens: a call's name was generated, and is all that shows of one without input."""
+    kind = part.get("type")
+    if type(kind) is str and kind.endswith(_CALLS):
+        reading.token(CALL, part, "name")
 
 
 def _read_block(delta: dict[str, object], reading: Reading) -> None:

@@ -295,6 +295,17 @@ OTHER_STREAMS = {
             block(type="input_json_delta", partial_json=""),
             block(type="input_json_delta", partial_json='{"city'),
         ),
+        {"bits": ROLE | CALL, "token_events": 2},
+    ),
+    "anthropic, a tool without input": (
+        typed({"type": "content_block_start", "content_block": {"type": "tool_use", "name": "f"}}),
+        {"bits": ROLE | CALL, "token_events": 1},
+    ),
+    "responses, a call without arguments": (
+        typed(
+            {"type": "response.output_item.added", "item": {"type": "message", "name": "no call"}},
+            {"type": "response.output_item.added", "item": {"type": "function_call", "name": "f"}},
+        ),
         {"bits": ROLE | CALL, "token_events": 1},
     ),
     "anthropic, error": (
