@@ -19,7 +19,18 @@ from scrape import scrape
 from stamped_client import Connection, ask
 from tap import OtelTap
 from vllm_reading import counted, ns, requests, trace_of, ttft_phases, until_active
-from vllm_server import CHAT, COMPLETIONS, MODEL, SLOTS, VllmServer, chat, completion, make_model
+from vllm_server import (
+    CHAT,
+    COMPLETIONS,
+    MODEL,
+    SAMPLED,
+    SHOWN,
+    SLOTS,
+    VllmServer,
+    chat,
+    completion,
+    make_model,
+)
 
 from llm_trace import semconv as s
 
@@ -311,13 +322,54 @@ def test_a_paused_engine(server):
     assert second[s.TTFT_PHASE_PREFIX + s.QUEUE_WAIT] > 0.9
 
 
+RESPONSES = "/v1/responses"
+ANSWER = {"model": MODEL, "input": "go on", "max_output_tokens": 3_000, "ignore_eos": True}
+
+
+@pytest.mark.parametrize("order", ["/pause?mode=abort", "/abort_requests"])
+def test_an_answer_that_has_no_word_for_it_was_given_up(server, order):
+    """By the engine, or by vLLM's front: it says `completed`, or nothing if it was in the queue."""
+    asked = [
+        (RESPONSES, {**ANSWER, **SAMPLED, "stream": True}),
+        *[(CHAT, chat("go on", 3_000, **SHOWN))] * (SLOTS - 1),
+        (RESPONSES, {**ANSWER, **SAMPLED}),
+        (COMPLETIONS, completion("go on", 3_000, stream=True)),
+    ]
+
+    async def scenario():
+        async with AsyncExitStack() as stack:
+            *opened, operator = [
+                await stack.enter_async_context(Connection(server.port))
+                for _ in range(len(asked) + 1)
+            ]
+            answers = []
+            for one, (path, body) in zip(opened, asked, strict=True):
+                answers.append(await one.begin(path, body, headers=server.headers))
+                if len(answers) <= SLOTS:
+                    sign = b".delta" if path == RESPONSES else GENERATING
+                    await one.read_until(answers[-1], sign)
+            busy = {"decode": SLOTS, "queue_wait": len(asked) - SLOTS}
+            await asyncio.to_thread(until_active, server, busy)
+            await operator.ask(order, {})
+            await operator.ask("/resume", {})
+            return [await one.finish(answer) for one, answer in zip(opened, answers, strict=True)]
+
+    answers, ticks = counted(server, lambda: asyncio.run(scenario()), len(asked))
+    roots = [server.tap.root(answer.trace_id).attributes for answer in answers]
+
+    assert {answer.status for answer in answers} == {200}
+    assert {outcome for outcome, _ in ticks} == {"error"}
+    assert [root[s.ERROR_TYPE] for root in roots] == ["abort"] * len(asked)
+
+
 def test_nothing_of_ours_went_wrong(server):
-    """After all of it nothing is in flight and no fault was contained."""
+    """After all of it nothing is in flight, no fault was contained, and nothing amiss was said."""
     page = until_active(server, {})
 
     assert page.total(s.ERRORS_INTERNAL.prometheus) == 0
     assert page.total(s.SPANS_DROPPED.prometheus) == 0
     assert page.total(s.ENGINE_FOREIGN_CLOCK.prometheus) == 0
+    assert "sends no engine events" not in server.program.text()
 
 
 # --- modes with servers of their own ------------------------------------------------------------
