@@ -60,7 +60,7 @@ def freeze(timeline: Timeline, answer: Answer, finished: int) -> RequestRecord |
     finished = max(finished, timeline.received)
     earlier, visible = split_calls(timeline.calls, timeline.first_token_sent)
     answer.ending.handed_off = bool(timeline.calls)
-    answer.ending.engine_reasons = tuple(c.finish_reason for c in visible if c.source == "engine")
+    answer.ending.engine_reasons = [c.finish_reason for c in visible if c.source == "engine"]
     outcome, error = decide(answer.ending)
     streamed = answer.streamed and answer.tokens_observable
     shown = first_visible(visible)
@@ -132,7 +132,8 @@ def so_far(timeline: Timeline, now: int, *, streamed: bool) -> dict[str, int]:
 def _usage(timeline: Timeline, visible: Sequence[EngineCall]) -> Usage:
     """What the engine read and wrote for the answer."""
     added = [call.usage_added() for call in visible]
-    added += [timeline.surplus.usage] if timeline.surplus else []
+    if timeline.surplus is not None:
+        added.append(timeline.surplus.usage)
     return total(added)
 
 
@@ -211,14 +212,21 @@ def _moments(
     if shown is not None:
         given[m.HANDED_OFF] = shown.handed_off
         given[m.QUEUED], given[m.SCHEDULED], _ = shown.stamps()
-        ends: list[EngineCall | Surplus] = [*visible]
-        ends += [timeline.surplus] if timeline.surplus else []
-        over = all(end.returned for end in ends) and not timeline.surplus_under_way
-        last = given[m.LAST_TOKEN_ENGINE] = _last_token(ends, outcome, over=over)
-        # An embedding has no decode: the results of a batch are computed to the last.
-        given[m.FIRST_TOKEN_ENGINE] = last if shown.operation == s.EMBEDDINGS else shown.first_token
-        given[m.RETURNED] = _returned(ends, outcome, over=over)
+        given[m.FIRST_TOKEN_ENGINE] = shown.first_token
+        last, given[m.RETURNED] = _ends(timeline, visible, outcome)
+        given[m.LAST_TOKEN_ENGINE] = last
+        if shown.operation == s.EMBEDDINGS:  # no decode: a batch is computed to its last result
+            given[m.FIRST_TOKEN_ENGINE] = last
     return given
+
+
+def _ends(timeline: Timeline, visible: Sequence[EngineCall], outcome: Outcome) -> tuple[int, int]:
+    """The engine's last token, and when the last of its parallel calls returned."""
+    ends: Sequence[EngineCall | Surplus] = visible
+    if timeline.surplus is not None:
+        ends = [*visible, timeline.surplus]
+    over = 0 not in [end.returned for end in ends] and not timeline.surplus_under_way
+    return _last_token(ends, outcome, over=over), _returned(ends, outcome, over=over)
 
 
 def _last_token(ends: Sequence[EngineCall | Surplus], outcome: Outcome, *, over: bool) -> int:
