@@ -31,7 +31,7 @@ from llm_trace.core.timeline import Timeline
 from llm_trace.settings import Settings
 
 MARK: Final = "llm_trace"
-"""The scope key of the request's timeline: an inner copy of the middleware steps aside."""
+"""The scope key of the request's timeline: while it runs, an inner copy of us steps aside."""
 
 
 class Exchange:

@@ -50,7 +50,7 @@ class LedgerMiddleware:
             if scope["type"] == "lifespan":
                 self._dispatch.start()
                 flush_at_shutdown(scope, self._dispatch.flush)
-            if scope["type"] != "http" or MARK in scope or self._routes.is_quiet(scope):
+            if scope["type"] != "http" or _is_watched(scope) or self._routes.is_quiet(scope):
                 return None
             if not self._met_engines:
                 self._met_engines = True
@@ -89,3 +89,9 @@ class LedgerMiddleware:
         except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
             faults.contain("tracer", error)
             return None
+
+
+def _is_watched(scope: Scope) -> bool:
+    """Whether we are inside of another copy of us; one that is done stood before us instead."""
+    timeline: Timeline | None = scope.get(MARK)
+    return timeline is not None and not timeline.closed

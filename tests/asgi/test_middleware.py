@@ -112,6 +112,24 @@ def test_a_middleware_inside_another_steps_aside():
     assert (1, 0) == (len(outer.records), len(inner.records))
 
 
+def test_an_app_that_is_called_again_for_a_request_is_watched_again():
+    """As by a layer outside that repeats what failed: of each run there is a record."""
+    clock, recorder = FakeClock(), Recorder()
+    runs = [
+        scripted(clock, response_start(status=503), END),
+        scripted(clock, STREAM, MS, token("a"), DONE, END),
+    ]
+
+    async def app(*given):
+        await runs.pop(0)(*given)
+
+    serving, scope = watched(app, recorder, clock=clock), http_scope()
+    for server in (Server(), Server()):
+        asyncio.run(serving(scope, server.receive, server.send))
+
+    assert [None, MS] == [record.ttft for record in recorder.records]
+
+
 class Pause:
     """Gives the turn to whoever drives the coroutine."""
 
