@@ -1,7 +1,8 @@
 """The last spans of a server that stops: sent before it says that its shutdown is complete.
 
 A server ended by a signal may never run `atexit`, so the app's own lifespan carries the flush. Its
-messages are not touched: only what Starlette runs as the lifespan is extended.
+messages are not touched: what Starlette runs as the lifespan is extended, and of any other app the
+last message waits for the flush.
 
 And the first word of a server that must not start: an app's middlewares are built when its lifespan
 begins, and what one raises there is taken for an app without a lifespan, which is then served.
@@ -15,17 +16,36 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from llm_trace.asgi.types import ASGIApp, Receive, Scope, Send
+from llm_trace.asgi.types import ASGIApp, Message, Receive, Scope, Send
 
 _MARK: Final = "_llm_trace_flushes"
+_LAST: Final = frozenset({"lifespan.shutdown.complete", "lifespan.shutdown.failed"})
 
 
-def flush_at_shutdown(scope: Scope, flush: Callable[[], None]) -> None:
-    """Run `flush` in a thread after the shutdown of the Starlette app in `scope`, if it is one."""
+def flush_at_shutdown(scope: Scope, send: Send, flush: Callable[[], None]) -> Send:
+    """Run `flush` in a thread after the app's shutdown; the `send` that its lifespan is to have.
+
+    That is the server's own where the app in `scope` is one of Starlette's.
+    """
     router: Any = getattr(scope.get("app"), "router", None)
     original = getattr(router, "lifespan_context", None)
-    if original is None or getattr(original, _MARK, False):
-        return
+    if original is None:
+        return _flushing(send, flush)
+    if not getattr(original, _MARK, False):
+        _extend(router, original, flush)
+    return send
+
+
+def _flushing(send: Send, flush: Callable[[], None]) -> Send:
+    async def after_flush(message: Message) -> None:
+        if message["type"] in _LAST:
+            await _in_a_thread(flush)
+        await send(message)
+
+    return after_flush
+
+
+def _extend(router: Any, original: Any, flush: Callable[[], None]) -> None:
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[Any]:

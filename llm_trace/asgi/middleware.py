@@ -39,17 +39,25 @@ class LedgerMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one scope."""
         exchange = self._exchange(scope, receive, send) if self._enabled else None
-        if exchange is None:
-            await self.app(scope, receive, send)
-        else:
+        if exchange is not None:
             await exchange.run(self.app)
+        elif scope["type"] == "lifespan" and self._enabled:
+            await self.app(scope, receive, self._send_of_life(scope, send))
+        else:
+            await self.app(scope, receive, send)
+
+    def _send_of_life(self, scope: Scope, send: Send) -> Send:
+        """A server begins: exporters start, and at its end what is queued is sent."""
+        try:
+            self._dispatch.start()
+            return flush_at_shutdown(scope, send, self._dispatch.flush)
+        except Exception as error:  # noqa: BLE001 - rule 1: never hurt the host
+            faults.contain("begin", error)
+            return send
 
     def _exchange(self, scope: Scope, receive: Receive, send: Send) -> Exchange | None:
         """What watches this scope, if it is a request to be watched."""
         try:
-            if scope["type"] == "lifespan":
-                self._dispatch.start()
-                flush_at_shutdown(scope, self._dispatch.flush)
             if scope["type"] != "http" or _is_watched(scope) or self._routes.is_quiet(scope):
                 return None
             if not self._met_engines:

@@ -9,7 +9,6 @@ import trio
 from fastapi import FastAPI
 from starlette.applications import Starlette
 
-from llm_trace.asgi.lifespan import flush_at_shutdown
 from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.core import faults
 from llm_trace.core.dispatch import Dispatch
@@ -93,14 +92,40 @@ class Bare:
     """An app without a router."""
 
 
+@pytest.mark.parametrize("run", [asyncio.run, trio.run])
 @pytest.mark.parametrize("scope", [{}, {"app": None}, {"app": Bare()}])
-def test_other_apps_are_left_alone(scope):
-    """Where there is no Starlette router there is nothing to extend."""
-    before = dict(scope)
+@pytest.mark.parametrize("last", ["lifespan.shutdown.complete", "lifespan.shutdown.failed"])
+def test_the_last_word_of_any_other_app_waits_for_the_flush(last, scope, run):
+    """Litestar, Quart, or an app that was wrapped by hand: the server ends at that word."""
+    happened = []
 
-    flush_at_shutdown(scope, pytest.fail)
+    async def app(_scope, receive, send):
+        for word in ("lifespan.startup.complete", last):
+            await receive()
+            happened.append(word)
+            await send({"type": word})
 
-    assert before == scope
+    def flush():
+        happened.append(("flushed", threading.current_thread() is threading.main_thread()))
+
+    traced = LedgerMiddleware(app, settings=Settings(), dispatch=Dispatch(flush=flush))
+    sent = live(traced, {"type": "lifespan", **scope}, run=run)
+
+    assert ["lifespan.startup.complete", last] == sent
+    assert [*sent, ("flushed", False)] == happened
+
+
+def test_an_app_that_is_not_traced_keeps_its_last_word():
+    """Nobody has anything to send."""
+
+    async def app(_scope, _receive, send):
+        await send({"type": "lifespan.shutdown.complete"})
+
+    off = LedgerMiddleware(
+        app, settings=Settings(enabled=False), dispatch=Dispatch(flush=pytest.fail)
+    )
+
+    assert ["lifespan.shutdown.complete"] == live(off)
 
 
 class SealedRouter:

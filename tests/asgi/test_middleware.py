@@ -47,9 +47,9 @@ def passed(scope, **settings):
     return [a is b for a, b in zip(given, got, strict=True)], dict(got[0])
 
 
-@pytest.mark.parametrize("kind", ["lifespan", "websocket", "something.new"])
+@pytest.mark.parametrize("kind", ["websocket", "something.new"])
 def test_other_scopes_get_the_servers_own_callables(kind):
-    """Lifespan, WebSocket and unknown scopes pass with the very same objects, unmarked."""
+    """WebSocket and unknown scopes pass with the very same objects, unmarked."""
     scope = {"type": kind, "path": "/v1/chat/completions"}
 
     same, seen = passed(dict(scope))

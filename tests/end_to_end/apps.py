@@ -73,6 +73,11 @@ def with_middleware():
     return app
 
 
+def wrapped():
+    """The app inside the middleware, wrapped by hand: its own lifespan is not seen to be one."""
+    return llm_trace.TraceMiddleware(bare())
+
+
 _background = {"ended": 0}
 
 

@@ -97,10 +97,11 @@ def test_every_lost_span_is_counted(tap, programs, tmp_path):
     )
 
 
-def test_sigterm_sends_what_is_queued(tap, programs, tmp_path):
+@pytest.mark.parametrize("factory", ["create", "with_middleware", "wrapped"])
+def test_sigterm_sends_what_is_queued(factory, tap, programs, tmp_path):
     """Spans and metrics of the last request arrive, though the next export was a minute away."""
     later = {"OTEL_BSP_SCHEDULE_DELAY": "60000", "OTEL_METRIC_EXPORT_INTERVAL": "60000"}
-    server = serving(programs, tmp_path, **exports_to(tap.endpoint, **later))
+    server = serving(programs, tmp_path, factory, **exports_to(tap.endpoint, **later))
     answer = ask(server.port, CHAT, {"tokens": 3, "stream": True})
     server.terminate(within=5 + MARGIN)
 
