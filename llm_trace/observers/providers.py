@@ -12,9 +12,11 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from importlib import import_module
 from time import sleep
 from typing import Any, Final
+from uuid import uuid4
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
@@ -35,7 +37,7 @@ from opentelemetry.sdk.metrics.export import (
     ScopeMetrics,
     Sum,
 )
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -139,6 +141,19 @@ def _readable(span: FinishedSpan, resource: Resource, limits: _Limits) -> Readab
 def service_name() -> str:
     """What this process is called by, as its exported spans have it."""
     return str(Resource.create({}).attributes.get(SERVICE_NAME, ""))
+
+
+def _resource() -> Resource:
+    """The resource of this process, told apart from others of its service by every SDK."""
+    made = Resource.create({})
+    if SERVICE_INSTANCE_ID in made.attributes:
+        return made
+    return made.merge(Resource({SERVICE_INSTANCE_ID: _instance(os.getpid())}))
+
+
+@lru_cache(maxsize=1)
+def _instance(pid: int) -> str:  # noqa: ARG001 - another process is another instance
+    return str(uuid4())
 
 
 def sink_of(provider: Any) -> ProviderSink | None:
@@ -378,7 +393,7 @@ class Pipeline:
 
     def add_exporter(self, exporter: SpanExporter, room: int | None = None) -> QueueSink:
         """Export spans by `exporter`, of which `room` may wait: OTEL_BSP_MAX_QUEUE_SIZE if None."""
-        provider = TracerProvider(shutdown_on_exit=False)
+        provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         queue = _TraceQueue(_TraceExporter(exporter, provider), room)
         self._flushes.append(queue.force_flush)
         self._shutdowns.append(queue.shutdown)
@@ -386,7 +401,7 @@ class Pipeline:
 
     def add_metrics(self, endpoint: Endpoint, families: Callable[[], Iterable[Any]]) -> None:
         """Export what `families` gives to `endpoint`, every OTEL_METRIC_EXPORT_INTERVAL."""
-        reader = _bridge(_metric_exporter(endpoint), Resource.create({}), families)
+        reader = _bridge(_metric_exporter(endpoint), _resource(), families)
         self._flushes.append(reader.collect)
         self._shutdowns.append(reader.shutdown)
         _announce("metrics", endpoint)

@@ -377,6 +377,24 @@ def test_both_signals_over_grpc(pipeline, caplog):
     assert [receiver.endpoint in line for line in said] == [True, True]
 
 
+@pytest.mark.parametrize("drawn", [{}, {"service.instance.id": "a"}])
+def test_a_process_is_told_apart_whatever_the_sdk_draws(drawn, pipeline, monkeypatch):
+    """Workers of one service: an SDK of our lowest version has no id for each of them."""
+    monkeypatch.setattr(providers.Resource, "create", lambda _attributes: Resource(drawn))
+    spans, metrics = InMemorySpanExporter(), Kept()
+    monkeypatch.setattr(providers, "_metric_exporter", lambda _endpoint: metrics)
+    pipeline.add_exporter(spans).emit([finished()])
+    pipeline.add_metrics(ENDPOINT, Instruments().collect)
+    pipeline.flush()
+
+    (span,) = spans.get_finished_spans()
+    ids = [
+        resource.attributes["service.instance.id"]
+        for resource in (span.resource, metrics.given[0].resource_metrics[0].resource)
+    ]
+    assert ids[0] == ids[1] == drawn.get("service.instance.id", ids[0])
+
+
 @pytest.mark.parametrize("own", [True, False])
 def test_the_limits_of_the_specification_hold_for_our_spans(own, pipeline, monkeypatch):
     """By variables that an operator may rely on, through the app's provider and through ours."""
