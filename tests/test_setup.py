@@ -483,6 +483,28 @@ def test_two_apps_share_what_they_can(monkeypatch):
     assert [["http://c:4317"], []] == [pipe.metrics for pipe in Pipe.made]
 
 
+def test_each_of_two_apps_names_its_own_stores(provider):
+    """Over one provider, to which one of them listens for both."""
+    exporter = provider()
+
+    async def search(_request):
+        said = {"db.system.name": "shelf", "db.operation.name": "search"}
+        tracer = trace.get_tracer_provider().get_tracer("shelf")
+        with tracer.start_as_current_span("search", attributes=said):
+            await asyncio.sleep(0.001)
+        return await chat()
+
+    known = []
+    for stores in (("qdrant",), ("Shelf",), ("qdrant",)):
+        app = Starlette(routes=[Route(CHAT, search, methods=["POST"])])
+        exporter.clear()
+        ask(llm_trace.instrument(app, retrieval_stores=stores))
+        (root,) = [x for x in exporter.get_finished_spans() if s.OUTCOME in x.attributes]
+        known.append(f"{s.TTFT_PHASE_PREFIX}{s.RETRIEVAL}" in root.attributes)
+
+    assert known == [False, True, False]
+
+
 @pytest.mark.parametrize("broken", ["add_spans", "add_metrics"])
 def test_a_signal_that_cannot_be_exported_costs_the_other_nothing(broken, monkeypatch):
     """A certificate of one is missing: it is a fault, and the other has its exporter."""

@@ -47,11 +47,11 @@ class Retrievals:
     """Hears of spans, and feeds the retrievals among them to their requests.
 
     Args:
-        stores: Database systems whose searches count.
+        stores: Database systems whose searches count, until a request's app names others.
     """
 
     def __init__(self, stores: tuple[str, ...]) -> None:
-        self._stores = frozenset(store.lower() for store in stores)
+        self._stores = stores, _lower(stores)
         self._open: dict[int, _Open] = {}
 
     def started(self, span: Any) -> None:
@@ -91,7 +91,7 @@ class Retrievals:
 
     def _ended(self, span: Any, entry: _Open) -> None:
         found = entry.below
-        if is_retrieval(span, self._stores):
+        if is_retrieval(span, self._stores_of(entry.timeline)):
             documents = documents_of(span)
             if documents is not None:
                 for inner in found:  # the same documents, on their way up
@@ -101,6 +101,17 @@ class Retrievals:
                 found = [*found, interval]
         if entry.above is not None:
             entry.above.below += found
+
+    def _stores_of(self, timeline: Timeline) -> frozenset[str]:
+        """Those of the request's app, which another than the one that listens may be."""
+        settings, known = timeline.settings, self._stores
+        if settings is not None and settings.retrieval_stores is not known[0]:
+            known = self._stores = settings.retrieval_stores, _lower(settings.retrieval_stores)
+        return known[1]
+
+
+def _lower(stores: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(store.lower() for store in stores)
 
 
 def _request_of(span: Any, parent_span_id: int) -> Timeline | None:
