@@ -78,6 +78,14 @@ def json_object(such_as: str) -> Callable[[str], dict[str, Any]]:
     return value
 
 
+def header(text: str) -> tuple[str, str]:
+    """The type of an argument that is a header; its value may be a secret, and is not shown."""
+    name, colon, value = (part.strip() for part in text.partition(":"))
+    if not (colon and name.replace("-", "").isalnum() and text.isascii() and value.isprintable()):
+        raise argparse.ArgumentTypeError("a header cannot be used: write it as Name: value")
+    return name.lower(), value
+
+
 def bearer(option: str, variable: str | None) -> dict[str, str]:
     """The header that carries the key in the environment's `variable`; none where none is named.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from llm_trace.words import whole
+from llm_trace.words import header, whole
 
 EPILOG: Final = """\
 examples:
@@ -35,6 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an OTLP JSON file (also line by line), - for standard input, a URL, or a trace id",
     )
     add("--api", metavar="URL", help="Tempo or Jaeger, for a trace id")
+    add("--token-env", metavar="NAME", help="variable with a bearer token for it")
+    add(
+        "--header",
+        type=header,
+        action="append",
+        default=[],
+        metavar="NAME:VALUE",
+        help="sent to it, such as X-Scope-OrgID: team; repeatable",
+    )
     add("--trace-id", metavar="ID", help="which trace of several; default: the slowest")
     add("--list", action="store_true", help="list the traces with requests, the slowest first")
     add("--device", help="judge against the floors of this device; see llm-trace roofline")

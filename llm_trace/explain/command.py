@@ -14,6 +14,7 @@ from llm_trace.explain.source import text_of
 from llm_trace.explain.story import Story, tell
 from llm_trace.traces.otlp import read
 from llm_trace.traces.spans import Span, TraceError, traces, whole_id
+from llm_trace.words import bearer
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +27,8 @@ def explain(args: argparse.Namespace) -> int:
         LlmTraceError: The trace cannot be read, or there is no request in it.
     """
     floors = _floors(args)
-    found = read(text_of(args.trace, args.api))
+    headers = {**dict(args.header), **bearer("--token-env", args.token_env)}
+    found = read(text_of(args.trace, args.api, headers))
     told = _told(traces(found.spans), args.trace_id)
     notes = _notes(told, found.unreadable)
     if args.list:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from llm_trace.words import json_object, seconds, whole
+from llm_trace.words import header, json_object, seconds, whole
 
 MOST_REQUESTS: Final = 1000
 MOST_TOKENS: Final = 100_000
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--header",
-        type=_header,
+        type=header,
         action="append",
         default=[],
         metavar="NAME:VALUE",
@@ -64,11 +64,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--api-key-env", metavar="NAME", help="variable that holds the key, sent as Bearer")
     add("--json", action="store_true", help="print one JSON document")
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = (part.strip() for part in text.partition(":"))
-    if not (colon and name.replace("-", "").isalnum() and text.isascii() and value.isprintable()):
-        # The value may be a secret, and is not shown.
-        raise argparse.ArgumentTypeError("a header cannot be used: write it as Name: value")
-    return name.lower(), value

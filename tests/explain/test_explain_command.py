@@ -155,13 +155,15 @@ def _jaeger(span):
 
 
 @contextmanager
-def serving(body, status=200):
-    """An HTTP server that gives `body` and keeps the paths that were asked for."""
+def serving(body, status=200, heard=None):
+    """An HTTP server that gives `body` and keeps the paths that were asked for, and the headers."""
     asked = []
+    heard = [] if heard is None else heard
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             asked.append(self.path)
+            heard.append(self.headers)
             self.send_response(status)
             self.end_headers()
             self.wfile.write(body)
@@ -238,12 +240,33 @@ def test_what_is_not_there_is_said_with_what_may_be_missing(run, args, hint):
     assert hint in err
 
 
+def test_a_server_is_asked_with_a_key_and_headers(run, ours, monkeypatch):
+    """As a Tempo behind authentication, with several tenants, wants to be."""
+    monkeypatch.setenv("TEMPO_TOKEN", "secret")
+    heard = []
+    with serving(ours.read_bytes(), heard=heard) as (url, _):
+        words = ("--token-env", "TEMPO_TOKEN", "--header", "X-Scope-OrgID: team")
+        status, _, _ = run("a" * 32, "--api", url, *words)
+
+    (asked,) = heard
+    assert (status, asked["authorization"], asked["x-scope-orgid"]) == (0, "Bearer secret", "team")
+
+
+def test_a_server_that_wants_a_key_is_told_apart(run):
+    """With the option that carries one."""
+    with serving(b"", 401) as (url, _):
+        status, _, err = run("a" * 32, "--api", url)
+
+    assert status == 2
+    assert "--token-env" in err
+
+
 def test_a_password_in_an_address_is_not_shown(run):
     """Nor is it sent: the address is refused."""
     status, _, err = run("a" * 32, "--api", "http://me:hidden@127.0.0.1:1")
 
     assert status == 2
-    assert "leave them out" in err
+    assert "name a variable with --token-env" in err
     assert "hidden" not in err
 
 
