@@ -20,6 +20,8 @@ from llm_trace.doctor.unanswered import SECONDS, Advice, Place, unanswered
 from llm_trace.errors import LlmTraceError
 
 MAX_BYTES: Final = 32 << 20
+_ASKED_AGAIN: Final = 7
+"""How often more: where several processes listen, any of them may be the one that answers."""
 MAX_SKEW: Final = 5.0
 """Seconds; a Date header has whole ones."""
 
@@ -47,17 +49,23 @@ def server(url: str) -> Iterator[Finding]:
         return
     address = url if parts.path.strip("/") else f"{url.rstrip('/')}/metrics"
     try:
-        with _DIRECT.open(address, timeout=SECONDS) as answer:
-            text = answer.read(MAX_BYTES).decode("utf-8", "replace")
-            date = answer.headers.get("date")
+        text, date = _asked(address)
     except urllib.error.HTTPError as fault:
         yield _refused(address, fault)
         return
     except (OSError, HTTPException, ValueError) as fault:
         yield _unanswered(parts, fault)
         return
+    samples = _samples(text)
     yield from _clock(date)
-    yield from _page(_samples(text))
+    yield from _page(samples)
+    yield from _workers(samples, address)
+
+
+def _asked(address: str) -> tuple[str, str | None]:
+    """The page, on a connection of its own, and the date that it came with."""
+    with _DIRECT.open(address, timeout=SECONDS) as answer:
+        return answer.read(MAX_BYTES).decode("utf-8", "replace"), answer.headers.get("date")
 
 
 _DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -179,6 +187,31 @@ def _trouble(samples: Samples) -> Iterator[Finding]:
             )
             said = f"{what}: {number:.0f}, by {', '.join(reasons)[:80]}"
             yield Finding("server", "fault", said, fix)
+
+
+def _workers(samples: Samples, address: str) -> Iterator[Finding]:
+    """Whether the page is of one process, and the next to be asked is another."""
+    started = {_started(samples)}
+    try:
+        for _ in range(_ASKED_AGAIN if None not in started else 0):
+            started.add(_started(_samples(_asked(address)[0])))
+    except (OSError, HTTPException, ValueError):
+        pass  # what it has said so far stands
+    if len(started - {None}) > 1:
+        yield Finding(
+            "workers",
+            "warning",
+            f"at least {len(started - {None})} processes answer there in turn, each for itself "
+            "alone: a scrape meets any of them",
+            "Set PROMETHEUS_MULTIPROC_DIR to an empty directory before the server starts, or "
+            "send metrics over OTLP.",
+        )
+
+
+def _started(samples: Samples) -> float | None:
+    """When the process began whose page it is; None on a page of several."""
+    found = samples.get("process_start_time_seconds", [])
+    return found[0][1] if found else None
 
 
 def _total(samples: Samples, name: str) -> float:

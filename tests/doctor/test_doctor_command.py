@@ -11,6 +11,7 @@ import threading
 from concurrent import futures
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import cycle
 
 import grpc
 import pytest
@@ -55,7 +56,7 @@ def about(findings, check):
 
 @contextmanager
 def answering(status=200, body=b"", tls=None, **headers):
-    """An HTTP server that gives one answer to everything; its address, and what it was sent.
+    """An HTTP server that gives one answer, or the next; its address, and what it was sent.
 
     With `tls`, a file with key and certificate, it answers over TLS.
     """
@@ -69,7 +70,7 @@ def answering(status=200, body=b"", tls=None, **headers):
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(body if isinstance(body, bytes) else next(body))
 
         do_POST = do_GET  # noqa: N815 - the name that http.server wants
 
@@ -349,6 +350,24 @@ def test_an_engine_that_nobody_joined_is_found(run, blind, level):
         _, found = run(url)
 
     assert about(found, "engine")[0][0] == level
+
+
+@pytest.mark.parametrize(
+    ("starts", "expected"),
+    [
+        (("1e9", "1.1e9", "1.2e9"), [("warning", "at least 3 processes answer there in turn")]),
+        (("1e9",), []),
+        (("", "1e9"), []),
+    ],
+    ids=["three", "one", "one page of all"],
+)
+def test_workers_that_do_not_share_their_numbers_are_found(run, starts, expected):
+    """By when the process began whose page it is; there is none on a page of all."""
+    began = [f"process_start_time_seconds {start}\n" if start else "" for start in starts]
+    with answering(body=cycle([page(requests=1) + line.encode() for line in began])) as (url, _):
+        _, found = run(url)
+
+    assert [(x, said.partition(",")[0]) for x, said in about(found, "workers")] == expected
 
 
 @pytest.mark.parametrize(
