@@ -48,6 +48,7 @@ class Exchange:
         "_reply",
         "_request",
         "_request_body",
+        "_routes",
         "_scope",
         "_settings",
         "timeline",
@@ -70,6 +71,7 @@ class Exchange:
         self._receive = receive
         self._settings = settings
         self._dispatch = dispatch
+        self._routes = routes
         self._operation = routes.operation(scope["path"])
         self._model: str | None = None
         self._request: Mapping[str, object] = {}
@@ -181,7 +183,11 @@ class Exchange:
     def _answer(self, *, complete: bool) -> Answer:
         reply = self._reply
         operation = self._operation
-        if operation is None and reply.seen & Seen.TOKEN:
+        if (
+            operation is None
+            and reply.seen & Seen.TOKEN
+            and not self._routes.is_replay(self._scope)
+        ):
             operation = "chat"
         usage, response = reply.said()
         return Answer(

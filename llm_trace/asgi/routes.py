@@ -68,6 +68,14 @@ class Routes:
         """`gen_ai.operation.name` of a path, or None when only the request itself can tell."""
         return self._of(path)[1]
 
+    def is_replay(self, scope: Scope) -> bool:
+        """Whether a stream is of an answer that was given before, as `GET /v1/responses/{id}` is.
+
+        A GET elsewhere may generate: browsers read streams by it.
+        """
+        parent = scope["path"].rstrip("/").rpartition("/")[0]
+        return scope["method"] == "GET" and self.operation(parent) is not None
+
     def _of(self, path: str) -> tuple[bool, str | None]:
         look_up = self._look_up if len(path) <= MAX_REMEMBERED else self._look_up.__wrapped__
         return look_up(path)

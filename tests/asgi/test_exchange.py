@@ -754,6 +754,25 @@ def test_a_generation_is_known_by_its_tokens(clock):
     assert recorder.record.operation == "chat"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "operation"),
+    [
+        ("GET", "/v1/responses/resp_1", None),
+        ("GET", "/v1/responses/resp_1/", None),
+        ("POST", "/v1/responses/resp_1", "chat"),
+        ("GET", "/ask", "chat"),
+    ],
+)
+def test_an_answer_that_is_played_again_is_no_generation(clock, method, path, operation):
+    """As servers keep those of Responses; elsewhere a browser may ask for a stream by GET."""
+    recorder = Recorder()
+    app = scripted(clock, STREAM, delta(content="a"), DONE, END)
+
+    asyncio.run(drive(app, recorder, scope=http_scope(path, method=method), clock=clock))
+
+    assert recorder.record.operation == operation
+
+
 @pytest.mark.parametrize("kind", ["content", "reasoning"])
 def test_every_gap_is_in_its_bucket(clock, kind):
     """However the lengths of gaps change in a stream, each is counted where it belongs."""
