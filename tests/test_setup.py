@@ -24,7 +24,8 @@ from llm_trace import semconv as s
 from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.core import faults
 from llm_trace.errors import SettingsError
-from llm_trace.observers import providers
+from llm_trace.observers.sdk import pipeline
+from llm_trace.observers.sdk.provider import ProviderSink
 from llm_trace.settings import Settings
 from llm_trace.setup import apps_provider, compose, composition, exporters
 from llm_trace.testing import (
@@ -55,7 +56,7 @@ class Pipe:
     def add_spans(self, endpoint):
         """Keep the place; a provider's sink for it."""
         self.spans.append(endpoint.url)
-        return providers.ProviderSink(TracerProvider())
+        return ProviderSink(TracerProvider())
 
     def add_metrics(self, endpoint, families):
         """Keep the place."""
@@ -72,7 +73,7 @@ def fresh(monkeypatch):
     """A process that has composed nothing yet, without variables and without a provider."""
     monkeypatch.setattr(composition, "_dispatches", {})
     monkeypatch.setattr(exporters, "_exported_to", set())
-    monkeypatch.setattr(providers, "Pipeline", Pipe)
+    monkeypatch.setattr(pipeline, "Pipeline", Pipe)
     monkeypatch.setattr(Pipe, "made", ())
     monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
     apps_provider._sink_of.cache_clear()

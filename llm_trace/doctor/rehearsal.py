@@ -28,7 +28,7 @@ def rehearsal(check: str, signal: Signal, endpoint: Endpoint) -> Iterator[Findin
 
 def _fault(check: str, signal: Signal, endpoint: Endpoint) -> Finding | None:
     try:
-        from llm_trace.observers.providers import rehearse  # noqa: PLC0415 - may not be installed
+        from llm_trace.observers.sdk.pipeline import rehearse  # noqa: PLC0415 - may not be installed
 
         rehearse(signal, endpoint)
     except ImportError as fault:

@@ -14,7 +14,7 @@ MAX_WRAPPERS: Final = 4
 
 @lru_cache(maxsize=1)
 def _sink_of(provider: object) -> SpanSink | None:
-    from llm_trace.observers.providers import sink_of  # noqa: PLC0415
+    from llm_trace.observers.sdk.provider import sink_of  # noqa: PLC0415
 
     return sink_of(provider)
 

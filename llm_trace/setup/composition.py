@@ -66,7 +66,7 @@ def _compose(settings: Settings) -> Dispatch:
         observers.append(SlowLog(settings.slow_ttft, judge))
     if settings.flight_recorder:
         from llm_trace.observers.flight import FlightRecorder  # noqa: PLC0415
-        from llm_trace.observers.providers import service_name  # noqa: PLC0415
+        from llm_trace.observers.sdk.origin import service_name  # noqa: PLC0415
 
         observers.append(FlightRecorder(settings.flight_recorder, spans, service_name()))
 

@@ -31,7 +31,8 @@ def exports_of(settings: Settings, families: Callable[[], Iterable[Any]]) -> Exp
     metrics = resolve("metrics", os.environ, **given)
     if traces is None and metrics is None:
         return Exports(lambda: Made(apps_provider.sink, _nothing))
-    from llm_trace.observers.providers import Pipeline, load  # noqa: PLC0415 - only where used
+    from llm_trace.observers.sdk.exporters import load  # noqa: PLC0415 - only where used
+    from llm_trace.observers.sdk.pipeline import Pipeline  # noqa: PLC0415 - likewise
 
     for endpoint in filter(None, (traces, metrics)):
         load(endpoint)

@@ -39,7 +39,7 @@ def _hear(provider: object, retrievals: Retrievals) -> None:
     """Let `provider` tell of its spans; once, however many apps of the process are traced."""
     if provider is None or getattr(provider, _HEARD, False):
         return
-    from llm_trace.observers.providers import listen  # noqa: PLC0415 - the SDK is there by now
+    from llm_trace.observers.sdk.provider import listen  # noqa: PLC0415 - the SDK is there by now
 
     listen(provider, retrievals.started, retrievals.ended)
     with suppress(AttributeError):  # a proxy may be slotted, and is no SDK provider

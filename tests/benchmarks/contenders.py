@@ -26,8 +26,9 @@ from llm_trace.core.dispatch import Dispatch, Observer
 from llm_trace.core.verdict import Judge
 from llm_trace.diagnosis.known import Judging
 from llm_trace.observers.metrics import Instruments
-from llm_trace.observers.providers import Pipeline, ProviderSink
 from llm_trace.observers.recorder import MetricsObserver
+from llm_trace.observers.sdk.pipeline import Pipeline
+from llm_trace.observers.sdk.provider import ProviderSink
 from llm_trace.observers.sink import SpanSink
 from llm_trace.observers.spans import SpanObserver
 from llm_trace.observers.tracer import OtelTracer

@@ -18,11 +18,14 @@ from programs import eventually, free_port
 
 from llm_trace import semconv as s
 from llm_trace.core import faults
-from llm_trace.core.clock import Clock
-from llm_trace.observers import providers
+from llm_trace.core.clock import SYSTEM, Clock
 from llm_trace.observers.endpoint import Endpoint, resolve
 from llm_trace.observers.metrics import Instruments
-from llm_trace.observers.providers import Pipeline, ProviderSink, sink_of
+from llm_trace.observers.sdk import exporters, origin, queue
+from llm_trace.observers.sdk import pipeline as pipelines
+from llm_trace.observers.sdk.pipeline import Pipeline
+from llm_trace.observers.sdk.provider import ProviderSink, sink_of
+from llm_trace.observers.sdk.queue import TraceExporter
 from llm_trace.observers.sink import FinishedSpan
 
 EXEMPLAR = {"trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331"}
@@ -120,7 +123,7 @@ class Staged(SpanExporter):
 def staged(monkeypatch):
     """An exporter in the place of OTLP's."""
     exporter = Staged()
-    monkeypatch.setattr(providers, "_span_exporter", lambda _endpoint: exporter)
+    monkeypatch.setattr(pipelines, "span_exporter", lambda _endpoint: exporter)
     return exporter
 
 
@@ -152,10 +155,7 @@ def test_what_could_not_be_sent_is_counted(staged, pipeline, outcome, lost, capl
 
 def test_the_exporter_of_traces_flushes_what_it_wraps():
     """The SDK may ask it."""
-    assert (
-        providers._TraceExporter(Staged(), TracerProvider(shutdown_on_exit=False)).force_flush(5)
-        is True
-    )
+    assert TraceExporter(Staged(), TracerProvider(shutdown_on_exit=False)).force_flush(5) is True
 
 
 def test_a_full_queue_refuses_and_counts(staged, pipeline, monkeypatch):
@@ -210,7 +210,7 @@ def test_a_failed_export_takes_no_room(staged, pipeline, monkeypatch, outcome):
 def test_requests_go_before_the_making_of_spans(staged, pipeline, monkeypatch):
     """The background gives way before each trace, so that no request waits for a batch of them."""
     waits = []
-    monkeypatch.setattr(providers, "sleep", waits.append)
+    monkeypatch.setattr(queue, "sleep", waits.append)
     sink = pipeline.add_spans(ENDPOINT)
     for _ in range(3):
         sink.emit([finished()] * 10)
@@ -244,11 +244,11 @@ def test_the_end_is_bounded_even_while_an_export_hangs(staged, caplog):
     pipeline = Pipeline(0.05)
     sink = pipeline.add_spans(ENDPOINT)
     sink.emit([finished()])
-    begun = providers.SYSTEM.monotonic_ns()
+    begun = SYSTEM.monotonic_ns()
     pipeline.flush()
     pipeline.shutdown()
 
-    assert 0.1 <= (providers.SYSTEM.monotonic_ns() - begun) / 1e9 < 5
+    assert 0.1 <= (SYSTEM.monotonic_ns() - begun) / 1e9 < 5
     staged.gate.set()
     eventually(lambda: staged.ended, "the exporter was not ended", within=10)
 
@@ -300,7 +300,7 @@ class Kept(MetricExporter):
 def test_metrics_are_made_from_the_accumulators_when_exported(pipeline, monkeypatch):
     """Kinds, units, temporality, numbers and exemplars, under our scope."""
     exporter = Kept()
-    monkeypatch.setattr(providers, "_metric_exporter", lambda _endpoint: exporter)
+    monkeypatch.setattr(pipelines, "metric_exporter", lambda _endpoint: exporter)
     instruments = Instruments()
     instruments.child(s.TIME_TO_FIRST_TOKEN, ("chat", "vllm", "m", "warm")).observe(0.2, EXEMPLAR)
     instruments.child(s.REQUESTS, ("chat", "vllm", "m", "ok", "finish")).inc(2)
@@ -310,7 +310,7 @@ def test_metrics_are_made_from_the_accumulators_when_exported(pipeline, monkeypa
     (resource,) = exporter.given[0].resource_metrics
     (scope,) = resource.scope_metrics
     by_name = {metric.name: metric for metric in scope.metrics}
-    assert scope.scope == providers.SCOPE
+    assert scope.scope == origin.SCOPE
     assert by_name[s.REQUESTS.name].data.is_monotonic is True
     assert by_name[s.REQUESTS_ACTIVE.name].data.is_monotonic is False
     assert [p.value for p in by_name[s.REQUESTS.name].data.data_points] == [2]
@@ -348,7 +348,7 @@ def test_a_backend_may_prefer_what_came_since_the_last_export(pipeline, monkeypa
 def test_a_forked_process_tells_none_of_its_parents_metrics(pipeline, monkeypatch):
     """The SDK lets the reader go on there, and the parent's old numbers would come in its name."""
     exporter = Kept()
-    monkeypatch.setattr(providers, "_metric_exporter", lambda _endpoint: exporter)
+    monkeypatch.setattr(pipelines, "metric_exporter", lambda _endpoint: exporter)
     pipeline.add_metrics(ENDPOINT, Instruments().collect)
 
     child = os.fork()
@@ -380,9 +380,9 @@ def test_both_signals_over_grpc(pipeline, caplog):
 @pytest.mark.parametrize("drawn", [{}, {"service.instance.id": "a"}])
 def test_a_process_is_told_apart_whatever_the_sdk_draws(drawn, pipeline, monkeypatch):
     """Workers of one service: an SDK of our lowest version has no id for each of them."""
-    monkeypatch.setattr(providers.Resource, "create", lambda _attributes: Resource(drawn))
+    monkeypatch.setattr(origin.Resource, "create", lambda _attributes: Resource(drawn))
     spans, metrics = InMemorySpanExporter(), Kept()
-    monkeypatch.setattr(providers, "_metric_exporter", lambda _endpoint: metrics)
+    monkeypatch.setattr(pipelines, "metric_exporter", lambda _endpoint: metrics)
     pipeline.add_exporter(spans).emit([finished()])
     pipeline.add_metrics(ENDPOINT, Instruments().collect)
     pipeline.flush()
@@ -475,8 +475,8 @@ def test_a_dead_collector_is_said_once(protocol, pipeline, monkeypatch, caplog):
     """One line a minute for each exporter, whatever is tried meanwhile."""
     endpoint = Endpoint(f"http://127.0.0.1:{free_port()}", protocol)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    exporter = providers._span_exporter(endpoint)
-    name = next(x for x in (type(exporter).__module__, providers._GRPC_LOGGER) if _seldom(x))
+    exporter = exporters.span_exporter(endpoint)
+    name = next(x for x in (type(exporter).__module__, exporters._GRPC_LOGGER) if _seldom(x))
     for one in _seldom(name):
         one._next = 0
     for _ in range(3):
@@ -487,14 +487,14 @@ def test_a_dead_collector_is_said_once(protocol, pipeline, monkeypatch, caplog):
 
 
 def _seldom(name):
-    return [x for x in logging.getLogger(name).filters if isinstance(x, providers._Seldom)]
+    return [x for x in logging.getLogger(name).filters if isinstance(x, exporters._Seldom)]
 
 
 def test_a_minute_later_it_is_said_again(monkeypatch):
     """The filter lets one record a minute through."""
     now = [10**9]
-    monkeypatch.setattr(providers, "SYSTEM", Clock(lambda: now[0], lambda: now[0]))
-    seldom = providers._Seldom()
+    monkeypatch.setattr(exporters, "SYSTEM", Clock(lambda: now[0], lambda: now[0]))
+    seldom = exporters._Seldom()
     heard = []
     for seconds in (0, 1, 58, 2, 1):
         now[0] += seconds * 10**9
@@ -506,6 +506,6 @@ def test_a_minute_later_it_is_said_again(monkeypatch):
 def test_a_logger_is_quietened_once():
     """However many exporters there are."""
     for _ in range(3):
-        providers._quieten("llm_trace.test.exporter")
+        exporters._quieten("llm_trace.test.exporter")
 
     assert len(_seldom("llm_trace.test.exporter")) == 1

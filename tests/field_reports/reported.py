@@ -12,8 +12,8 @@ from llm_trace import semconv as s
 from llm_trace.asgi.middleware import LedgerMiddleware
 from llm_trace.core.dispatch import Dispatch
 from llm_trace.observers.metrics import Instruments
-from llm_trace.observers.providers import ProviderSink
 from llm_trace.observers.recorder import MetricsObserver
+from llm_trace.observers.sdk.provider import ProviderSink
 from llm_trace.observers.spans import SpanObserver
 from llm_trace.observers.tracer import OtelTracer
 from llm_trace.settings import Settings

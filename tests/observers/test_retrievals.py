@@ -17,8 +17,8 @@ from llm_trace import semconv as s
 from llm_trace.core import faults
 from llm_trace.core.ledger import MAX_CLAIMS
 from llm_trace.observers import retrievals as module
-from llm_trace.observers.providers import ProviderSink, listen
 from llm_trace.observers.retrievals import Retrievals
+from llm_trace.observers.sdk.provider import ProviderSink, listen
 from llm_trace.observers.spans import SpanObserver
 from llm_trace.observers.tracer import OtelTracer
 from llm_trace.testing import (

@@ -22,7 +22,7 @@ import llm_trace
 from llm_trace.core import faults
 from llm_trace.core.identity import TraceIdentity
 from llm_trace.observers import tracer as module
-from llm_trace.observers.providers import ProviderSink
+from llm_trace.observers.sdk.provider import ProviderSink
 from llm_trace.observers.tracer import OtelTracer
 from llm_trace.testing import Recorder, drive, http_scope
 
