@@ -203,8 +203,8 @@ def _workers(samples: Samples, address: str) -> Iterator[Finding]:
             "warning",
             f"at least {len(started - {None})} processes answer there in turn, each for itself "
             "alone: a scrape meets any of them",
-            "Set PROMETHEUS_MULTIPROC_DIR to an empty directory before the server starts, or "
-            "send metrics over OTLP.",
+            "Workers of one server: set PROMETHEUS_MULTIPROC_DIR to an empty directory before it "
+            "starts, or send metrics over OTLP. Servers behind one address: scrape each.",
         )
 
 
