@@ -29,8 +29,8 @@ def patch(patches: Patches, module: ModuleType) -> None:
     async_stream = type("WatchedAsyncStream", (_WatchedAsync, module.AsyncByteStream), {})
     patches.wrap(module.Client, "send", lambda send: _sync_send(patches, send, sync_stream))
     patches.wrap(module.AsyncClient, "send", lambda send: _async_send(patches, send, async_stream))
-    patches.wrap(module.Response, "iter_bytes", _decoding)
-    patches.wrap(module.Response, "aiter_bytes", _decoding_async)
+    patches.wrap(module.Response, "iter_bytes", lambda method: _decoding(method, _sifted))
+    patches.wrap(module.Response, "aiter_bytes", lambda method: _decoding(method, _sifted_async))
 
 
 def _begin(request: Any) -> Attempt | None:
@@ -177,26 +177,14 @@ class _Compressed:
             self.attempt.left()
 
 
-def _decoding(iter_bytes: Callable[..., Iterator[bytes]]) -> Callable[..., Iterator[bytes]]:
-    def decoded(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
-        parts = iter_bytes(self, *args, **kwargs)
+def _decoding(method: Callable[..., Any], sift: Callable[..., Any]) -> Callable[..., Any]:
+    """The `method` of a response that decodes it, sync or async, with its parts sifted."""
+
+    def decoded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        parts = method(self, *args, **kwargs)
         compressed = _compressed(self)
         if compressed is not None:
-            parts = _sifted(parts, compressed.attempt)
-            compressed.decoder = weakref.ref(parts)
-        return parts
-
-    return decoded
-
-
-def _decoding_async(
-    aiter_bytes: Callable[..., AsyncIterator[bytes]],
-) -> Callable[..., AsyncIterator[bytes]]:
-    def decoded(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[bytes]:
-        parts = aiter_bytes(self, *args, **kwargs)
-        compressed = _compressed(self)
-        if compressed is not None:
-            parts = _sifted_async(parts, compressed.attempt)
+            parts = sift(parts, compressed.attempt)
             compressed.decoder = weakref.ref(parts)
         return parts
 
